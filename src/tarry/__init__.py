@@ -1,0 +1,1 @@
+"""tarry: delayed tasks that are never lost, never early and on the millisecond."""

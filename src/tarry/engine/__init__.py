@@ -1,0 +1,1 @@
+"""Station 3: notice that a task is due."""

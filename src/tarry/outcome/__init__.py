@@ -1,0 +1,1 @@
+"""Station 5: what became of an attempt."""

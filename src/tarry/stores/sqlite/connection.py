@@ -1,0 +1,174 @@
+"""Connections to one database file: per process, one thread at a time, writers in a fair queue."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import ModuleType
+
+from tarry.clock import SYSTEM, nap
+from tarry.errors import StoreBusyError, StoreClosedError, StoreFullError
+from tarry.stores.sqlite.errors import mapped, translate
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - no flock outside Unix
+    fcntl = None
+
+BUSY_MS = 5_000
+_SIDE_WAIT_NS = 1_000_000_000
+_CACHE_KIB = 8_000
+_HARMLESS = (StoreBusyError, StoreFullError)
+
+
+class Connections:
+    """A pool of connections for each durability, and the write lock.
+
+    `full` is for what callers are promised (a commit waits for the disk), `normal` for what may be
+    forgotten by a power cut at the price of a second attempt. A forked child starts with none and
+    never touches its parent's: closing those would drop the parent's locks.
+    """
+
+    def __init__(self, path: str, *, full: str = "FULL") -> None:
+        self.path = path
+        self._sync = {"full": full, "normal": "NORMAL"}
+        self._closed = False
+        self._abandoned: list[object] = []
+        self._begin_process()
+
+    def _begin_process(self) -> None:
+        self._pid = os.getpid()
+        self._idle: dict[str, list[sqlite3.Connection]] = {"full": [], "normal": []}
+        self._writer = threading.Lock()
+        self._side: int | None = None
+
+    def _own(self) -> None:
+        if self._closed:
+            message = f"{self.path}: the store was closed"
+            raise StoreClosedError(message)
+        if self._pid != os.getpid():
+            self._abandoned += [self._idle, self._side]
+            self._begin_process()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection for reads; each statement sees its own moment."""
+        self._own()
+        with mapped(self.path):
+            db = self._take("normal")
+            try:
+                yield db
+            finally:
+                self._give_back("normal", db)
+
+    @contextmanager
+    def writing(self, durability: str) -> Iterator[sqlite3.Connection]:
+        """Lend a connection inside a write transaction, committed at the end of the block."""
+        self._own()
+        with mapped(self.path), self._writer:
+            db = self._take(durability)
+            held = self._queue_up()
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield db
+                    db.execute("COMMIT")
+                except BaseException:
+                    with suppress(sqlite3.Error):
+                        db.execute("ROLLBACK")
+                    raise
+            except sqlite3.Error as error:
+                if translate(error, self.path).__class__ not in _HARMLESS:
+                    # After a failed sync nobody knows what a handle has seen: never used again.
+                    db.close()
+                raise
+            finally:
+                if held:
+                    self._leave_queue()
+                self._give_back(durability, db)
+
+    @contextmanager
+    def queued(self) -> Iterator[None]:
+        """Hold the writers' queue without a transaction, as a checkpoint that must not starve does."""
+        self._own()
+        with self._writer:
+            held = self._queue_up()
+            try:
+                yield
+            finally:
+                if held:
+                    self._leave_queue()
+
+    def _take(self, durability: str) -> sqlite3.Connection:
+        idle = self._idle[durability]
+        return idle.pop() if idle else self.open(self._sync[durability])
+
+    def _give_back(self, durability: str, db: sqlite3.Connection) -> None:
+        try:
+            reusable = not db.in_transaction and not self._closed
+        except sqlite3.ProgrammingError:
+            return
+        if reusable:
+            self._idle[durability].append(db)
+        else:
+            db.close()
+
+    def open(self, synchronous: str) -> sqlite3.Connection:
+        """Open a connection of its own, outside the pool."""
+        db = sqlite3.connect(
+            self.path,
+            timeout=BUSY_MS / 1_000,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        db.execute(f"PRAGMA synchronous={synchronous}")
+        db.execute("PRAGMA wal_autocheckpoint=0")
+        db.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
+        return db
+
+    def _queue_up(self) -> bool:
+        """Take the side lock: SQLite's own waiting lets one process starve the others.
+
+        It is only a queue. Who holds it too long (a stopped process) is overtaken; BEGIN IMMEDIATE
+        is what keeps writers apart.
+        """
+        if fcntl is None:  # pragma: no cover - no flock outside Unix
+            return False
+        if self._side is None:
+            self._side = os.open(f"{self.path}-lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._side, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return self._wait_in_queue(self._side, fcntl)
+        return True
+
+    def _wait_in_queue(self, side: int, fcntl: ModuleType) -> bool:
+        deadline = SYSTEM.elapsed() + _SIDE_WAIT_NS
+        pause = 50e-6
+        while SYSTEM.elapsed() < deadline:
+            nap(pause)
+            with suppress(BlockingIOError):
+                fcntl.flock(side, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            pause = min(pause * 1.5, 1e-3)
+        return False
+
+    def _leave_queue(self) -> None:
+        if fcntl is not None and self._side is not None:
+            fcntl.flock(self._side, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close what this process opened."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._pid != os.getpid():
+            return
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().close()
+        if self._side is not None:
+            os.close(self._side)

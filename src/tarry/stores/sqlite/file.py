@@ -1,0 +1,122 @@
+"""The database file: made with care, and refused before anything is written to what is not ours."""
+
+import os
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from tarry.errors import (
+    ForeignFileError,
+    SchemaVersionError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from tarry.stores.sql.migrate import load
+from tarry.stores.sqlite.connection import Connections
+from tarry.stores.sqlite.errors import mapped
+
+APPLICATION_ID = 0x74617279  # "tary"
+_PACKAGE = "tarry.stores.sqlite"
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "fuse.sshfs", "9p", "glusterfs"}
+
+
+def prepare(path: str) -> None:
+    """Make sure that *path* is a tarry database or nothing yet; create it with mode 0600.
+
+    An existing file is looked at through SQLite only: opening and closing it ourselves would drop
+    the POSIX locks that other connections of this process hold on it.
+    """
+    folder = Path(path).parent
+    if not folder.is_dir():
+        message = f"{path} cannot be made: there is no folder {folder}"
+        raise StoreUnavailableError(message)
+    _refuse_network(path)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        _refuse_foreign(path)
+    except OSError as error:
+        message = f"{path} cannot be made: {error.strerror}"
+        raise StoreUnavailableError(message) from error
+
+
+def _refuse_foreign(path: str) -> None:
+    if not Path(path).is_file():
+        message = f"{path} is not a regular file; nothing was written"
+        raise ForeignFileError(message)
+    if Path(path).stat().st_size == 0:
+        return
+    with mapped(path):
+        db = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=5)
+        try:
+            [application] = db.execute("PRAGMA application_id").fetchone()
+            [tables] = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            [version] = db.execute("PRAGMA user_version").fetchone()
+        finally:
+            db.close()
+    if application != APPLICATION_ID and tables:
+        message = f"{path} is a database of another program; nothing was written"
+        raise ForeignFileError(message)
+    refuse_newer(path, version if application == APPLICATION_ID else 0)
+
+
+def refuse_newer(path: str, version: int) -> None:
+    """Raise if the file's layout is newer than this tarry knows."""
+    newest = load(_PACKAGE)[-1].number
+    if version > newest:
+        message = (
+            f"{path} was written by a newer tarry (layout {version}, this one knows {newest}); "
+            "nothing was written; upgrade tarry on this machine"
+        )
+        raise SchemaVersionError(message)
+
+
+def _refuse_network(path: str) -> None:
+    kind = file_system(path)
+    if kind in _NETWORK:
+        message = (
+            f"{path} lies on a network file system ({kind}), where SQLite's locks do not hold; "
+            "use a local folder, or a server medium"
+        )
+        raise StoreRefusedError(message)
+
+
+def file_system(path: str) -> str:
+    """Return the type of the file system *path* lies on, "" where that cannot be seen."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    real = os.path.realpath(path)
+    best, found = "", ""
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        mount = left.split()[4].encode().decode("unicode_escape")
+        inside = real == mount or real.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best):
+            best, found = mount, right.split()[0]
+    return found
+
+
+def migrate(connections: Connections) -> list[str]:
+    """Bring the file to the newest layout, each step in a transaction of its own."""
+    with connections.reading() as db:
+        [version] = db.execute("PRAGMA user_version").fetchone()
+        [mode] = db.execute("PRAGMA journal_mode").fetchone()
+        if mode != "wal":
+            db.execute("PRAGMA journal_mode=WAL")
+    done = []
+    for migration in load(_PACKAGE):
+        if migration.number <= version:
+            continue
+        with connections.writing("full") as db:
+            [version] = db.execute("PRAGMA user_version").fetchone()
+            refuse_newer(connections.path, version)
+            if migration.number <= version:
+                continue
+            for statement in migration.statements:
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version={migration.number}")
+        done.append(f"{migration.number:04d} {migration.name}")
+    return done

@@ -1,0 +1,84 @@
+"""The life of a ref as rows: read it, let `tarry.life` change it, write what changed."""
+
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from tarry.life import Change, Life
+from tarry.lease import Lease
+from tarry.stores.sql.statements import load
+from tarry.stores.sqlite import rows
+from tarry.task import Task, TaskState
+
+SQL = load("tarry.stores.sqlite")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A life, and the id of its row (None: it has none)."""
+
+    life: Life
+    place: int | None
+
+
+def read(db: sqlite3.Connection, lane: int, kind: str, key: str) -> Found:
+    """Return what the database knows of a ref."""
+    row = db.execute(SQL["find"], (lane, key)).fetchone()
+    if row is None:
+        return Found(Life(), None)
+    token, holder, expires = row[rows.HEAD :]
+    if token is None:
+        return Found(Life(rows.task(kind, row)), row[0])
+    behind = db.execute(SQL["behind"], (row[0],)).fetchone()
+    waiting = None if behind is None else rows.task(kind, behind)
+    return Found(Life(waiting, rows.lease(kind, row, token, holder, expires)), row[0])
+
+
+def write(db: sqlite3.Connection, lane: int, found: Found, change: Change[Any]) -> None:
+    """Write the life after *change* in place of the one that was found."""
+    old, new, place = found.life, change.life, found.place
+    if new is not old:
+        first, second = _slots(new)
+        if first is None:
+            db.execute(SQL["delete"], (place,))
+        elif first is not _slots(old)[0]:
+            place = _put(db, lane, place, first)
+        if second is not None:
+            db.execute(SQL["put_behind"], {"id": place, **rows.columns(lane, second)})
+        elif _slots(old)[1] is not None:
+            db.execute(SQL["delete_behind"], (found.place,))
+    for task in change.ended:
+        keep(db, lane, task)
+
+
+def keep(db: sqlite3.Connection, lane: int, task: Task) -> None:
+    """Keep the record of an end: dead letters for good, others as long as the task asks for."""
+    dead = task.state is TaskState.DEAD
+    if dead or task.keep_ms:
+        end = {
+            "state": task.state.value,
+            "at": task.ended,
+            "until": None if dead else task.ended + task.keep_ms,
+        }
+        db.execute(SQL["put_ended"], {**rows.columns(lane, task), **end})
+
+
+def claimable(life: Life) -> int | None:
+    """Return the due of a waiting revision that no attempt stands before."""
+    return life.waiting.due if life.waiting is not None and life.running is None else None
+
+
+def _slots(life: Life) -> tuple[Task | Lease | None, Task | None]:
+    """Return what stands in the ref's own row, and what stands behind it."""
+    if life.running is not None:
+        return life.running, life.waiting
+    return life.waiting, None
+
+
+def _put(db: sqlite3.Connection, lane: int, place: int | None, slot: Task | Lease) -> int:
+    task = slot.task if isinstance(slot, Lease) else slot
+    held: dict[str, Any] = {"token": None, "holder": None, "expires": None}
+    if isinstance(slot, Lease):
+        held = {"token": slot.token, "holder": slot.holder, "expires": slot.expires}
+    cursor = db.execute(SQL["put"], {"id": place, **rows.columns(lane, task), **held})
+    return place if place is not None else int(cursor.lastrowid or 0)

@@ -1,0 +1,36 @@
+"""Revisions: numbers that grow with every accepted change, over all processes and for ever.
+
+A store draws a block of numbers and uses it up while nobody else draws one, so that most
+transactions write no counter. Whoever finds another owner on the counter starts a new block above
+it: numbers handed out in order of commits never fall back.
+"""
+
+import sqlite3
+
+from tarry.stores.sqlite.record import SQL
+
+_BLOCK = 1_000
+
+
+class Revisions:
+    """Draws revisions inside write transactions; its callers hold the write lock."""
+
+    def __init__(self, owner: int) -> None:
+        self._owner = owner
+        self._next = 1
+        self._last = 0
+
+    def draw(self, db: sqlite3.Connection, count: int) -> range:
+        """Return *count* new revisions."""
+        upto, owner = db.execute(SQL["block"]).fetchone()
+        if owner != self._owner or upto != self._last or self._next + count > self._last + 1:
+            size = count + _BLOCK
+            [self._last] = db.execute(SQL["draw_block"], (size, self._owner)).fetchone()
+            self._next = self._last - size + 1
+        drawn = range(self._next, self._next + count)
+        self._next += count
+        return drawn
+
+    def forget(self) -> None:
+        """Drop the block: the transaction that drew it may not have happened."""
+        self._next, self._last = 1, 0

@@ -1,0 +1,488 @@
+"""The SQLite store: one file, many processes and threads, no server.
+
+A batch that meets nothing in its way takes a short path of a statement or two; whatever is not
+that simple is read, changed by `tarry.life` and written back, ref by ref, in one transaction.
+"""
+
+import random
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from tarry import life as lives
+from tarry.answers import (
+    CancelResult,
+    Moved,
+    RenewResult,
+    ReviveResult,
+    Scheduled,
+    ScheduleStatus,
+    SettleResult,
+)
+from tarry.attempt import Done, Skip
+from tarry.clock import SYSTEM, Clock
+from tarry.due import resolve
+from tarry.lease import Lease
+from tarry.life import Change, Life
+from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
+from tarry.stores.lanes import share
+from tarry.stores.sqlite import record, rows
+from tarry.stores.sqlite.checkpoint import Checkpointer
+from tarry.stores.sqlite.connection import Connections
+from tarry.stores.sqlite.file import migrate, prepare
+from tarry.stores.sqlite.lanes import Lanes
+from tarry.stores.sqlite.looking import Looking
+from tarry.stores.sqlite.record import SQL
+from tarry.stores.sqlite.revisions import Revisions
+from tarry.stores.sqlite.wake import Wakeups
+from tarry.stores.store import (
+    RECLAIM_LIMIT,
+    WAKE_MS,
+    Capabilities,
+    Claimed,
+    Counts,
+    Filter,
+    Page,
+    Store,
+    Watcher,
+)
+from tarry.task import Task, TaskRef, check_namespace
+
+A = TypeVar("A")
+Item = TypeVar("Item")
+
+_STEP = 500
+"""Rows of one transaction: more would keep other writers waiting."""
+
+_json = msgspec.json.Encoder().encode
+
+
+class _TakenError(Exception):
+    """A ref of the batch was there already."""
+
+
+class _Moment(msgspec.Struct):
+    """What a step knows of the transaction it is in."""
+
+    db: sqlite3.Connection
+    lane: int
+    now: int
+    draw: lives.Draw
+
+
+_Step = Callable[[Life, Item, _Moment], Change[A]]
+
+
+class SqliteStore(Store):
+    """Tasks in a SQLite file, in WAL mode.
+
+    What callers are promised is committed at ``synchronous=FULL`` (*sync* "full") or survives only
+    the death of processes (*sync* "normal"); claims and settlements always commit at NORMAL.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        namespace: str = "default",
+        sync: str = "full",
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.namespace = check_namespace(namespace)
+        self.path = path
+        self.capabilities = Capabilities(
+            medium="sqlite",
+            survives="power loss" if sync == "full" else "process kill",
+            shared=True,
+            wakeup="datagram",
+        )
+        self._clock = clock or SYSTEM
+        self._random = rng or random.SystemRandom()
+        prepare(path)
+        self._connections = Connections(path, full=sync.upper())
+        self.migrate()
+        self._lanes = Lanes(self._connections, namespace)
+        self._revisions = Revisions(self._random.getrandbits(62))
+        self._wakeups = Wakeups(path)
+        self._checkpointer = Checkpointer(self._connections)
+        self._looking = Looking(self._connections, self._lanes, self._clock)
+        self._turn = 0
+
+    # ---- the caller's verbs
+
+    def schedule(self, requests: Sequence[Request], *, call: str = "") -> list[Scheduled]:
+        """Place each request in its ref's waiting slot."""
+        del call
+        answers: list[Scheduled] = []
+        for start in range(0, len(requests), _STEP):
+            step = requests[start : start + _STEP]
+            fresh = self._insert(step)
+            answers += self._each(step, _schedule) if fresh is None else fresh
+        return answers
+
+    def _insert(self, requests: Sequence[Request]) -> list[Scheduled] | None:
+        """Insert tasks whose refs are all new; None, and nothing written, if one is not."""
+        if any(request.if_revision is not None for request in requests):
+            return None
+        lanes = self._lanes.of([request.ref.kind for request in requests], make=True)
+        try:
+            with self._connections.writing("full") as db:
+                now = self._clock.now()
+                revisions = self._revisions.draw(db, len(requests))
+                records = [
+                    (
+                        lanes[r.ref.kind],
+                        r.ref.key,
+                        due := resolve(r.due, now),
+                        revision,
+                        now,
+                        r.nominal or (due if r.rule else 0),
+                        r.declared,
+                        r.keep_ms,
+                        r.rule,
+                        r.headers,
+                        r.payload,
+                    )
+                    for r, revision in zip(requests, revisions, strict=True)
+                ]
+                _insert_all(db, records)
+                soon = now + WAKE_MS
+                news = self._news(db, [(row[0], row[2]) for row in records if row[2] <= soon])
+        except _TakenError:
+            self._revisions.forget()
+            return None
+        except BaseException:
+            self._revisions.forget()
+            raise
+        self._told(news, len(requests))
+        created = ScheduleStatus.CREATED
+        return [
+            Scheduled(r.ref, row[2], row[3], created)
+            for r, row in zip(requests, records, strict=True)
+        ]
+
+    def reschedule(self, moves: Sequence[Move], *, call: str = "") -> list[Moved]:
+        """Give waiting tasks a new due."""
+        del call
+        return self._steps(moves, _reschedule)
+
+    def cancel(
+        self, cancellations: Sequence[Cancellation], *, call: str = ""
+    ) -> list[CancelResult]:
+        """Cancel tasks."""
+        del call
+        return self._steps(cancellations, _cancel)
+
+    def revive(self, refs: Sequence[DeadRef], *, call: str = "") -> list[ReviveResult]:
+        """Make dead letters waiting tasks again."""
+        del call
+        return self._steps(refs, _revive)
+
+    def purge(self, refs: Sequence[DeadRef], *, call: str = "") -> list[bool]:
+        """Delete dead letters."""
+        del call
+        return self._steps(refs, _purge)
+
+    def pause(self, kind: str, paused: bool, *, call: str = "") -> bool:  # noqa: FBT001 - see Store
+        """Stop or resume claims of *kind*."""
+        del call
+        lane = self._lanes.of([kind], make=True)[kind]
+        with self._connections.writing("full") as db:
+            soon = self._clock.now() + WAKE_MS
+            [before] = db.execute(SQL["paused"], (lane,)).fetchone()
+            db.execute(SQL["pause"], (paused, lane))
+            heads, expiry = self._heads(db, [lane])
+            found = [due for due in (*heads.values(), expiry) if due is not None and due <= soon]
+        self._told(min(found, default=None), 1)
+        return bool(before)
+
+    def _steps(self, items: Sequence[Item], step: _Step[Item, A]) -> list[A]:
+        answers: list[A] = []
+        for start in range(0, len(items), _STEP):
+            answers += self._each(items[start : start + _STEP], step)
+        return answers
+
+    def _each(
+        self,
+        items: Sequence[Item],
+        step: _Step[Item, A],
+        *,
+        ref: Callable[[Item], TaskRef] = lambda item: item.ref,  # type: ignore[attr-defined]
+        durability: str = "full",
+    ) -> list[A]:
+        """Run *step* on the life of each item's ref, in one transaction."""
+        names = [ref(item) for item in items]
+        lanes = self._lanes.of([name.kind for name in names], make=True)
+        try:
+            with self._connections.writing(durability) as db:
+                now = self._clock.now()
+                moment = _Moment(db, 0, now, lambda: self._revisions.draw(db, 1)[0])
+                answers: list[A] = []
+                claimable: list[tuple[int, int]] = []
+                for item, name in zip(items, names, strict=True):
+                    moment.lane = lane = lanes[name.kind]
+                    found = record.read(db, lane, name.kind, name.key)
+                    change = step(found.life, item, moment)
+                    record.write(db, lane, found, change)
+                    answers.append(change.answer)
+                    due = record.claimable(change.life)
+                    if due is not None and due <= now + WAKE_MS and change.life is not found.life:
+                        claimable.append((lane, due))
+                news = self._news(db, claimable)
+        except BaseException:
+            self._revisions.forget()
+            raise
+        self._told(news, len(items))
+        return answers
+
+    # ---- the worker's verbs
+
+    def claim(
+        self, kinds: Sequence[str], *, limit: int, lease_ms: int, holder: str, call: int = 0
+    ) -> Claimed:
+        """Lease due tasks; looks before it locks, so that nothing due costs no write lock."""
+        del call
+        known = self._lanes.of(kinds)
+        lanes = [known[kind] for kind in dict.fromkeys(kinds) if kind in known]
+        with self._connections.reading() as db:
+            heads, expiry = self._heads(db, lanes)
+            now, micros = divmod(self._clock.now_us(), 1_000)
+        leases: list[Lease] = []
+        if _reached(expiry, now) or (limit > 0 and any(_reached(h, now) for h in heads.values())):
+            with self._connections.writing("normal") as db:
+                now, micros = divmod(self._clock.now_us(), 1_000)
+                if _reached(expiry, now):
+                    self._reclaim(db, lanes, now)
+                heads, _ = self._heads(db, lanes)
+                due = [lane for lane, head in heads.items() if _reached(head, now)]
+                found = self._take(db, due, limit, now, now + lease_ms, holder)
+                heads, expiry = self._heads(db, lanes)
+            kinds_by_lane = {lane: kind for kind, lane in known.items()}
+            leases = [
+                rows.lease(kinds_by_lane[row[17]], row, row[16], holder, now + lease_ms)
+                for row in sorted(found, key=_by_due)
+            ]
+            self._checkpointer.wrote(len(leases))
+        sights = [due for due in (*heads.values(), expiry) if due is not None]
+        return Claimed(leases, now, micros, min(sights, default=None))
+
+    def _heads(
+        self, db: sqlite3.Connection, lanes: Sequence[int]
+    ) -> tuple[dict[int, int | None], int | None]:
+        """Return each open lane's earliest due, and the earliest end of a lease in them."""
+        asked = (_json(lanes),)
+        heads = dict(db.execute(SQL["heads"], asked).fetchall())
+        expiry = db.execute(SQL["first_expiry"], asked).fetchone()
+        return heads, expiry[0] if expiry else None
+
+    def _take(
+        self,
+        db: sqlite3.Connection,
+        due: Sequence[int],
+        limit: int,
+        now: int,
+        expires: int,
+        holder: str,
+    ) -> list[rows.Row]:
+        self._turn += 1
+        given = {
+            "nonce": self._random.getrandbits(62),
+            "holder": holder,
+            "expires": expires,
+        }
+        if len(due) == 1:
+            wanted = {"lane": due[0], "now": now, "limit": limit}
+            return db.execute(SQL["claim_lane"], {**given, **wanted}).fetchall()
+
+        def take(lane: int, offset: int, count: int) -> list[tuple[int, int]]:
+            return db.execute(SQL["due"], (lane, now, count, offset)).fetchall()
+
+        chosen = share(due, limit, self._turn, take, lambda found: found[1])
+        ids = _json([found[0] for found in chosen])
+        return db.execute(SQL["claim_ids"], {**given, "ids": ids}).fetchall()
+
+    def _reclaim(self, db: sqlite3.Connection, lanes: Sequence[int], now: int) -> None:
+        """End the leases that have expired."""
+        kinds = {lane: kind for kind, lane in self._lanes.of([]).items()}
+        asked = (now, _json(lanes), RECLAIM_LIMIT)
+        for lane, key in db.execute(SQL["expired"], asked).fetchall():
+            found = record.read(db, lane, kinds[lane], key)
+            record.write(db, lane, found, lives.at(found.life, now))
+
+    def renew(self, leases: Sequence[Lease], *, lease_ms: int) -> list[RenewResult]:
+        """Let leases end *lease_ms* from now."""
+        if not leases:
+            return []
+        places, tokens = _places(leases)
+        with self._connections.writing("normal") as db:
+            expires = self._clock.now() + lease_ms
+            held = dict(db.execute(SQL["renew"], (expires, places, tokens)).fetchall())
+        self._checkpointer.wrote(len(leases))
+        return [_renewed(held.get(lease.token)) for lease in leases]
+
+    def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
+        """Record outcomes and end leases."""
+        del call
+        answers: list[SettleResult] = []
+        for start in range(0, len(settlements), _STEP):
+            step = settlements[start : start + _STEP]
+            simple = self._settle_done(step) if all(map(_is_simple, step)) else None
+            if simple is None:
+                simple = self._each(
+                    step, _settle, ref=lambda item: item.lease.ref, durability="normal"
+                )
+                self._forget()
+            answers += simple
+        return answers
+
+    def _settle_done(self, settlements: Sequence[Settlement]) -> list[SettleResult] | None:
+        """Delete what is done and leaves nothing behind; None, and nothing written, if unsure."""
+        places, tokens = _places([settlement.lease for settlement in settlements])
+        try:
+            with self._connections.writing("normal") as db:
+                if db.execute(SQL["any_behind"]).fetchone():
+                    raise _TakenError
+                if db.execute(SQL["settle_done"], (places, tokens)).rowcount != len(settlements):
+                    raise _TakenError
+        except _TakenError:
+            return None
+        self._checkpointer.wrote(len(settlements))
+        return [SettleResult.SETTLED] * len(settlements)
+
+    def _forget(self) -> None:
+        """Drop history that was kept long enough, a few records at a time."""
+        with self._connections.reading() as db:
+            stale = db.execute(SQL["any_stale"], (self._clock.now(),)).fetchone()
+        if stale:
+            with self._connections.writing("normal") as db:
+                db.execute(SQL["forget"], (self._clock.now(),))
+
+    # ---- what operators see
+
+    def get(self, refs: Sequence[TaskRef]) -> list[Task | None]:
+        """Show tasks."""
+        return self._looking.get(refs)
+
+    def scan(self, where: Filter, *, cursor: str | None = None, limit: int = 100) -> Page:
+        """Show tasks page by page."""
+        return self._looking.scan(where, cursor, limit)
+
+    def counts(self, kinds: Sequence[str] | None = None) -> Mapping[str, Counts]:
+        """Count tasks by kind."""
+        return self._looking.counts(kinds)
+
+    def forecast(self, *, bucket_ms: int, buckets: int) -> list[int]:
+        """Count the tasks due in each span from now on."""
+        return self._looking.forecast(bucket_ms, buckets)
+
+    def check(self) -> list[str]:
+        """Look the file over."""
+        return self._looking.check()
+
+    # ---- news, and the end
+
+    def _news(self, db: sqlite3.Connection, claimable: Iterable[tuple[int, int]]) -> int | None:
+        """Return the soonest due of (lane, due) pairs, paused lanes aside."""
+        found = sorted(claimable, key=lambda pair: pair[1])
+        for lane, due in found:
+            if not db.execute(SQL["paused"], (lane,)).fetchone()[0]:
+                return due
+        return None
+
+    def _told(self, news: int | None, wrote: int) -> None:
+        """After a commit: wake the workers if there is news, and think of a checkpoint."""
+        if news is not None:
+            self._wakeups.notify(news)
+        self._checkpointer.wrote(wrote)
+
+    def watch(self, callback: Watcher) -> Callable[[], None]:
+        """Call *callback* on news."""
+        return self._wakeups.watch(callback)
+
+    def migrate(self) -> list[str]:
+        """Bring the file to this version's layout."""
+        return migrate(self._connections)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._wakeups.close()
+        self._checkpointer.close()
+        self._connections.close()
+
+
+def _insert_all(db: sqlite3.Connection, records: list[tuple[object, ...]]) -> None:
+    try:
+        if len(records) == 1:
+            db.execute(SQL["insert"], records[0])
+        else:
+            db.executemany(SQL["insert"], records)
+    except sqlite3.IntegrityError as error:
+        raise _TakenError from error
+
+
+def _schedule(life: Life, item: Request, moment: _Moment) -> Change[Scheduled]:
+    return lives.schedule(life, item, moment.now, moment.draw)
+
+
+def _reschedule(life: Life, item: Move, moment: _Moment) -> Change[Moved]:
+    return lives.reschedule(life, item, moment.now, moment.draw)
+
+
+def _cancel(life: Life, item: Cancellation, moment: _Moment) -> Change[CancelResult]:
+    return lives.cancel(life, item, moment.now)
+
+
+def _settle(life: Life, item: Settlement, moment: _Moment) -> Change[SettleResult]:
+    return lives.settle(life, item, moment.now, moment.draw)
+
+
+def _revive(life: Life, item: DeadRef, moment: _Moment) -> Change[ReviveResult]:
+    row = _dead(item, moment)
+    dead = None if row is None else rows.ended(item.ref.kind, row)
+    change = lives.revive(life, dead, moment.now, moment.draw)
+    if row is not None and change.answer is ReviveResult.REVIVED:
+        moment.db.execute(SQL["delete_ended"], (row[0],))
+    return change
+
+
+def _purge(life: Life, item: DeadRef, moment: _Moment) -> Change[bool]:
+    row = _dead(item, moment)
+    if row is not None:
+        moment.db.execute(SQL["delete_ended"], (row[0],))
+    return Change(row is not None, life)
+
+
+def _dead(item: DeadRef, moment: _Moment) -> rows.Row | None:
+    wanted = (moment.lane, item.ref.key, item.revision, item.revision)
+    found: rows.Row | None = moment.db.execute(SQL["dead"], wanted).fetchone()
+    return found
+
+
+def _is_simple(settlement: Settlement) -> bool:
+    return (
+        isinstance(settlement.outcome, Done | Skip)
+        and settlement.successor is None
+        and not settlement.lease.task.keep_ms
+    )
+
+
+def _places(leases: Sequence[Lease]) -> tuple[bytes, bytes]:
+    return _json([lease.place for lease in leases]), _json([lease.token for lease in leases])
+
+
+def _renewed(cancelled: int | None) -> RenewResult:
+    if cancelled is None:
+        return RenewResult.LOST
+    return RenewResult.CANCELLED if cancelled else RenewResult.RENEWED
+
+
+def _reached(instant: int | None, now: int) -> bool:
+    return instant is not None and instant <= now
+
+
+def _by_due(row: rows.Row) -> int:
+    due: int = row[2]
+    return due

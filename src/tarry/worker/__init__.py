@@ -1,0 +1,1 @@
+"""Station 4: attempt due tasks."""
