@@ -63,7 +63,7 @@ class Retry(_Later):
 
 
 class Snooze(_Later):
-    """Not yet: the attempt is given back and the task waits until *when*. Not counted as failure."""
+    """Not yet: the attempt is given back and the task waits until *when*. No failure."""
 
 
 AnyOutcome: TypeAlias = Done | Skip | Dead | Release | Retry | Snooze

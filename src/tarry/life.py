@@ -1,4 +1,4 @@
-"""The two-slot life of a ref (waiting revision, running attempt): pure transitions every store agrees with.
+"""The two-slot life of a ref: pure transitions that every store agrees with.
 
 A ref has room for one waiting revision and one running attempt. Each function takes the life as it
 is and answers with a `Change`: what the caller is told, the life afterwards, and the record that

@@ -5,7 +5,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tarry import life as lives
 from tarry.answers import CancelResult, Moved, RenewResult, ReviveResult, Scheduled, SettleResult
@@ -38,7 +38,7 @@ Entry = tuple[int, int, TaskRef]
 
 
 class _Order:
-    """Entries by time: a heap that skips what was discarded, rebuilt when that outgrows the rest."""
+    """Entries by time: a heap that skips what was discarded, rebuilt when most of it was."""
 
     def __init__(self) -> None:
         self._heap: list[Entry] = []
@@ -111,7 +111,7 @@ class MemoryStore(Store):
         self._paused: set[str] = set()
         self._revision = 0
         self._turn = 0
-        self._calls: dict[str, tuple[int, object]] = {}
+        self._calls: dict[str, tuple[int, Any]] = {}
         self._claims: dict[str, tuple[int, list[TaskRef]]] = {}
         self._watchers: list[Watcher] = []
 
@@ -198,7 +198,7 @@ class MemoryStore(Store):
             if call:
                 self._calls = {k: v for k, v in self._calls.items() if v[0] > now - _REMEMBER_MS}
                 if call in self._calls:
-                    return list(self._calls[call][1])  # type: ignore[call-overload]
+                    return list(self._calls[call][1])
             for item in items:
                 name = ref(item)
                 old = self._lives.get(name, NOTHING)

@@ -1,0 +1,152 @@
+"""Client: schedule, reschedule, cancel, look up; what stands between callers and a store."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from tarry.answers import CancelResult, Moved, MoveStatus, ReviveResult, Scheduled, ScheduleStatus
+from tarry.clock import SYSTEM, nap
+from tarry.due import At
+from tarry.errors import (
+    ConflictError,
+    StoreBusyError,
+    StoreError,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+)
+from tarry.recurrence import Rule
+from tarry.request import Cancellation, DeadRef, Move, Request
+from tarry.stores.store import CHUNK, CHUNK_BYTES, Store
+from tarry.task import Task, TaskRef, TaskState
+
+Item = TypeVar("Item", contravariant=True)
+Answer = TypeVar("Answer", covariant=True)
+T = TypeVar("T")
+_NS = 1_000_000
+
+
+class Write(Protocol[Item, Answer]):
+    """A batch verb of a store."""
+
+    def __call__(self, items: Sequence[Item], /, *, call: str) -> list[Answer]:
+        """Do what the verb does."""
+        ...
+
+
+class Client:
+    """Says to a store what callers want, in bounded chunks, repeating what got no reply."""
+
+    def __init__(self, store: Store, *, retry_for_ms: int = 10_000) -> None:
+        self.store = store
+        self._retry_for_ms = retry_for_ms
+        self._prefix = os.urandom(8).hex()
+        self._numbers = itertools.count()
+
+    def schedule(self, requests: Sequence[Request]) -> list[Scheduled]:
+        """Schedule each request; the answers tell of conflicts."""
+        return self._send(self.store.schedule, requests)
+
+    def reschedule(self, moves: Sequence[Move]) -> list[Moved]:
+        """Move each task."""
+        return self._send(self.store.reschedule, moves)
+
+    def cancel(self, cancellations: Sequence[Cancellation]) -> list[CancelResult]:
+        """Cancel each task."""
+        return self._send(self.store.cancel, cancellations)
+
+    def revive(self, refs: Sequence[DeadRef]) -> list[ReviveResult]:
+        """Make dead letters waiting tasks again."""
+        return self._send(self.store.revive, refs)
+
+    def get(self, ref: TaskRef) -> Task | None:
+        """Return the task as it is now."""
+        [task] = self.store.get([ref])
+        return task
+
+    def skip(self, cancellation: Cancellation) -> CancelResult:
+        """Cancel one task; of a series that belongs to the code only the next occurrence."""
+        task = self.get(cancellation.ref)
+        if task is None or not task.declared or task.state is not TaskState.SCHEDULED:
+            return self.cancel([cancellation])[0]
+        wanted = cancellation.if_revision
+        if wanted is not None and wanted != task.revision:
+            return CancelResult.CONFLICT
+        following = Rule.parse(task.rule).next(task.nominal, max(task.nominal, SYSTEM.now()))
+        if following is None:
+            return self.cancel([cancellation])[0]
+        move = Move(
+            cancellation.ref, At(following), if_revision=task.revision, nominal=following
+        )
+        [moved] = self.reschedule([move])
+        if moved.status is MoveStatus.MOVED:
+            return CancelResult.CANCELLED
+        return self.skip(cancellation)
+
+    def run_now(self, ref: TaskRef) -> Moved:
+        """Make a waiting task due now, or revive a dead one."""
+        [moved] = self.reschedule([Move(ref, At(0))])
+        if moved.status is not MoveStatus.ABSENT:
+            return moved
+        [revived] = self.revive([DeadRef(ref)])
+        if not revived:
+            return moved
+        task = self.get(ref)
+        due, revision = (task.due, task.revision) if task else (0, 0)
+        return Moved(ref, due, revision, MoveStatus.MOVED)
+
+    def _send(self, write: Callable[..., list[T]], items: Sequence[object]) -> list[T]:
+        """Send *items* chunk by chunk; an error carries the answers so far."""
+        if len(items) == 1:
+            return self._persist(write, items)
+        answers: list[T] = []
+        for chunk in chunks(items):
+            try:
+                answers += self._persist(write, chunk)
+            except StoreError as error:
+                error.answers = list(answers)
+                raise
+        return answers
+
+    def _persist(self, write: Callable[..., list[T]], items: Sequence[object]) -> list[T]:
+        """Repeat a call that got no reply, under the same id, for as long as that is allowed."""
+        if not self.store.capabilities.remembers_calls:
+            return write(items)
+        call = f"{self._prefix}:{next(self._numbers)}"
+        deadline = SYSTEM.elapsed() + self._retry_for_ms * _NS
+        pause = 0.01
+        while True:
+            try:
+                return write(items, call=call)
+            except StoreUnavailableError as error:
+                if SYSTEM.elapsed() > deadline:
+                    if isinstance(error, StoreBusyError):
+                        raise
+                    message = f"no answer for {self._retry_for_ms / 1_000:g} s: {error}"
+                    raise UnknownOutcomeError(message) from error
+            nap(pause)
+            pause = min(pause * 2, 1.0)
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut a batch into parts that no medium is blocked by."""
+    start, size = 0, 0
+    for place, item in enumerate(items):
+        weight = len(item.payload) if isinstance(item, Request) else 0
+        if place > start and (place - start == CHUNK or size + weight > CHUNK_BYTES):
+            yield items[start:place]
+            start, size = place, 0
+        size += weight
+    if start < len(items):
+        yield items[start:]
+
+
+def accepted(answers: Iterable[Scheduled]) -> list[Scheduled]:
+    """Return the answers, or raise if one of them is a conflict."""
+    answers = list(answers)
+    for answer in answers:
+        if answer.status is ScheduleStatus.CONFLICT:
+            there = f"revision {answer.revision} waits" if answer.revision else "nothing waits"
+            message = f"{answer.ref} was not scheduled: {there}; what was there is unchanged"
+            raise ConflictError(message, answers=answers)
+    return answers

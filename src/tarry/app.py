@@ -1,0 +1,455 @@
+"""Tarry: the one object that wires store, client and worker together."""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from tarry.answers import CancelResult, Moved, Scheduled
+from tarry.api.batcher import Batcher
+from tarry.api.client import Client, accepted
+from tarry.api.function import (
+    MoveTo,
+    TaskFunction,
+    conflict_mode,
+    fresh_key,
+    move_due,
+)
+from tarry.backoff import Backoff
+from tarry.clock import SYSTEM, Clock
+from tarry.context import Context
+from tarry.due import Duration, When, duration_ms, parse_when
+from tarry.events import Event, Listener
+from tarry.handler import Handler, Registry
+from tarry.payload import PAYLOAD_LIMIT, Codec, Plain, check_size, encode, encode_headers
+from tarry.recurrence import CatchUp, Rule
+from tarry.request import Cancellation, Move, Request
+from tarry.runtime import ThreadRuntime
+from tarry.stores.connect import connect
+from tarry.stores.store import Store
+from tarry.task import Task, TaskRef, check_namespace, check_ref
+
+if TYPE_CHECKING:
+    from tarry.worker.worker import Worker
+
+P = ParamSpec("P")
+K = ParamSpec("K")
+R = TypeVar("R")
+
+DEFAULT_URL = "sqlite:///tarry.db"
+
+
+class Tarry:
+    """Schedules tasks on a store, and runs them.
+
+    Nothing is opened before the first verb: an app may be made at import.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        namespace: str = "default",
+        codec: Codec | None = None,
+        payload_limit: int = PAYLOAD_LIMIT,
+        retry_for: Duration = "10s",
+        clock: Clock | None = None,
+    ) -> None:
+        self.url = url
+        self.namespace = check_namespace(namespace)
+        self.codec: Codec = codec or Plain()
+        self.payload_limit = payload_limit
+        self.clock: Clock = clock or SYSTEM
+        self.registry = Registry()
+        self._retry_for_ms = duration_ms(retry_for)
+        self._listeners: list[Listener] = []
+        self._opening = threading.Lock()
+        self._client: Client | None = None
+        self._runtime: ThreadRuntime | None = None
+        self._batchers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Batchers] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    # ---- what the app stands on
+
+    @property
+    def store(self) -> Store:
+        """The store, opened at the first use."""
+        return self.client.store
+
+    @property
+    def client(self) -> Client:
+        """The client of the store."""
+        if self._client is None:
+            with self._opening:
+                if self._client is None:
+                    clock = None if self.clock is SYSTEM else self.clock
+                    store = connect(self.url, namespace=self.namespace, clock=clock)
+                    self._client = Client(store, retry_for_ms=self._retry_for_ms)
+        return self._client
+
+    @property
+    def runtime(self) -> ThreadRuntime:
+        """The threads on which coroutines' calls block."""
+        if self._runtime is None:
+            with self._opening:
+                if self._runtime is None:
+                    self._runtime = ThreadRuntime(clock=SYSTEM)
+        return self._runtime
+
+    def swap(self, store: Store | None, clock: Clock) -> tuple[Store | None, Clock]:
+        """Put the app on another store and clock; returns what it stood on (for test kits)."""
+        before = (self._client.store if self._client else None, self.clock)
+        self._client = Client(store, retry_for_ms=self._retry_for_ms) if store else None
+        self.clock = clock
+        self._batchers = weakref.WeakKeyDictionary()
+        return before
+
+    def close(self) -> None:
+        """Let go of the store; the next verb opens it again."""
+        client, self._client = self._client, None
+        runtime, self._runtime = self._runtime, None
+        self._batchers = weakref.WeakKeyDictionary()
+        if client is not None:
+            client.store.close()
+        if runtime is not None:
+            runtime.close()
+
+    def __enter__(self) -> "Tarry":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- handlers
+
+    @overload
+    def task(
+        self,
+        kind: str | None = None,
+        /,
+        *,
+        key: Callable[K, str],
+        retry: Backoff | None = None,
+        timeout: Duration | None = None,
+        drop_after: Duration | None = None,
+        keep: Duration | None = None,
+        concurrency: int | None = None,
+        aliases: Sequence[str] = (),
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str | None = None,
+        catch_up: CatchUp = "latest",
+    ) -> "Declaration[K]": ...
+
+    @overload
+    def task(
+        self,
+        kind: str | None = None,
+        /,
+        *,
+        key: str | None = None,
+        retry: Backoff | None = None,
+        timeout: Duration | None = None,
+        drop_after: Duration | None = None,
+        keep: Duration | None = None,
+        concurrency: int | None = None,
+        aliases: Sequence[str] = (),
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str | None = None,
+        catch_up: CatchUp = "latest",
+    ) -> "Declaration[...]": ...
+
+    def task(
+        self,
+        kind: str | None = None,
+        /,
+        *,
+        key: str | Callable[..., str] | None = None,
+        retry: Backoff | None = None,
+        timeout: Duration | None = None,
+        drop_after: Duration | None = None,
+        keep: Duration | None = None,
+        concurrency: int | None = None,
+        aliases: Sequence[str] = (),
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str | None = None,
+        catch_up: CatchUp = "latest",
+    ) -> "Declaration[...]":
+        """Declare a handler; its kind is the function's name unless one is given.
+
+        *key* makes the task's key of its arguments: a template, or a function whose parameters
+        then type `cancel`, `reschedule`, `get` and `run_now`. *timeout* ends an attempt,
+        *drop_after* makes a dead letter of what is later than that, *keep* keeps history,
+        *concurrency* bounds the kind within a worker, *aliases* are older names of the kind.
+        *cron* or *every* make it recur.
+        """
+        rule = None
+        if cron is not None or every is not None:
+            rule = Rule.make(cron=cron, every=every, tz=tz, catch_up=catch_up)
+
+        def handler(fn: Callable[..., Any]) -> Handler:
+            return Handler(
+                fn,
+                kind=kind,
+                key=key,
+                retry=retry,
+                timeout=timeout,
+                drop_after=drop_after,
+                keep=keep,
+                concurrency=concurrency,
+                aliases=aliases,
+                rule=rule,
+            )
+
+        return Declaration(self, handler)
+
+    # ---- verbs for producers without the handler's code
+
+    def build(
+        self,
+        kind: str,
+        when: When,
+        *,
+        key: str | None = None,
+        payload: object = None,
+        headers: Mapping[str, str] | None = None,
+        on_conflict: str = "replace",
+        max_wait: Duration | None = None,
+        if_revision: int | None = None,
+        every: Duration | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        catch_up: CatchUp = "latest",
+    ) -> Request:
+        """Return a request for *kind* by name; the payload is an object of the arguments."""
+        rule = ""
+        if every is not None or cron is not None:
+            rule = Rule.make(cron=cron, every=every, tz=tz, catch_up=catch_up).text()
+        data = self.codec.encode(encode({} if payload is None else payload))
+        kept = encode_headers(headers)
+        check_size(data, kept, self.payload_limit)
+        handler = self.registry.find(kind)
+        return Request(
+            check_ref(kind, fresh_key(self.clock) if key is None else key),
+            parse_when(when, self.clock.now()),
+            data,
+            kept,
+            conflict_mode(on_conflict),
+            None if max_wait is None else duration_ms(max_wait),
+            if_revision,
+            rule,
+            keep_ms=handler.keep_ms if handler else 0,
+        )
+
+    def schedule(self, kind: str, when: When, **options: Any) -> Scheduled:  # noqa: ANN401 - as build
+        """Schedule *kind* by name; takes what `build` takes."""
+        return self.schedule_request(self.build(kind, when, **options))
+
+    async def aschedule(self, kind: str, when: When, **options: Any) -> Scheduled:  # noqa: ANN401
+        """Schedule *kind* by name; for coroutines."""
+        return await self.aschedule_request(self.build(kind, when, **options))
+
+    def schedule_many(self, requests: Iterable[Request]) -> list[Scheduled]:
+        """Schedule many built requests; all are validated before the first is written."""
+        return accepted(self.client.schedule(list(requests)))
+
+    async def aschedule_many(self, requests: Iterable[Request]) -> list[Scheduled]:
+        """Schedule many built requests; for coroutines."""
+        ready = list(requests)
+        return accepted(await self.runtime.run_blocking(self.client.schedule, ready))
+
+    def reschedule(
+        self, ref: TaskRef, when: MoveTo, *, if_revision: int | None = None
+    ) -> Moved:
+        """Move the waiting task of *ref*."""
+        return self.move(Move(ref, *move_due(when, self.clock), if_revision))
+
+    async def areschedule(
+        self, ref: TaskRef, when: MoveTo, *, if_revision: int | None = None
+    ) -> Moved:
+        """Move the waiting task of *ref*; for coroutines."""
+        return await self.amove(Move(ref, *move_due(when, self.clock), if_revision))
+
+    def cancel(self, ref: TaskRef, *, if_revision: int | None = None) -> CancelResult:
+        """Cancel the task of *ref*."""
+        return self.cancel_ref(Cancellation(ref, if_revision))
+
+    async def acancel(self, ref: TaskRef, *, if_revision: int | None = None) -> CancelResult:
+        """Cancel the task of *ref*; for coroutines."""
+        return await self.acancel_ref(Cancellation(ref, if_revision))
+
+    def run_now(self, ref: TaskRef) -> Moved:
+        """Make the waiting task of *ref* due now, or revive it if it is dead."""
+        return self.client.run_now(ref)
+
+    async def arun_now(self, ref: TaskRef) -> Moved:
+        """Make the waiting task of *ref* due now; for coroutines."""
+        return await self.runtime.run_blocking(self.client.run_now, ref)
+
+    def get(self, ref: TaskRef) -> Task | None:
+        """Return the task of *ref*: waiting, else running, else dead or kept."""
+        return self.client.get(ref)
+
+    async def aget(self, ref: TaskRef) -> Task | None:
+        """Return the task of *ref*; for coroutines."""
+        return await self.runtime.run_blocking(self.client.get, ref)
+
+    def pause(self, kind: str) -> bool:
+        """Stop claims of *kind* everywhere; says whether it was paused already."""
+        return self.store.pause(kind, True)  # noqa: FBT003 - the word of the verb
+
+    def resume(self, kind: str) -> bool:
+        """Let *kind* be claimed again; says whether it was paused."""
+        return self.store.pause(kind, False)  # noqa: FBT003 - the word of the verb
+
+    # ---- what a TaskFunction asks for
+
+    def schedule_request(self, request: Request) -> Scheduled:
+        """Schedule one built request."""
+        return accepted(self.client.schedule([request]))[0]
+
+    async def aschedule_request(self, request: Request) -> Scheduled:
+        """Schedule one built request, together with what others ask for at this moment."""
+        answer = await self._batch.schedule.ask(request)
+        return accepted([answer])[0]
+
+    def move(self, move: Move) -> Moved:
+        """Move one task."""
+        return self.client.reschedule([move])[0]
+
+    async def amove(self, move: Move) -> Moved:
+        """Move one task, together with what others ask for at this moment."""
+        return await self._batch.reschedule.ask(move)
+
+    def cancel_ref(self, cancellation: Cancellation) -> CancelResult:
+        """Cancel one task."""
+        if self._recurs(cancellation.ref):
+            return self.client.skip(cancellation)
+        return self.client.cancel([cancellation])[0]
+
+    async def acancel_ref(self, cancellation: Cancellation) -> CancelResult:
+        """Cancel one task, together with what others ask for at this moment."""
+        if self._recurs(cancellation.ref):
+            return await self.runtime.run_blocking(self.client.skip, cancellation)
+        return await self._batch.cancel.ask(cancellation)
+
+    def _recurs(self, ref: TaskRef) -> bool:
+        """Say whether a cancel of *ref* may have to skip an occurrence: unknown kinds might."""
+        handler = self.registry.find(ref.kind)
+        return handler is None or handler.rule is not None
+
+    @property
+    def _batch(self) -> "_Batchers":
+        loop = asyncio.get_running_loop()
+        found = self._batchers.get(loop)
+        if found is None:
+            found = self._batchers[loop] = _Batchers(self.client, self.runtime)
+        return found
+
+    # ---- events
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call *listener* with every event of this app's workers; returns an undo."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def emit(self, event: Event) -> None:
+        """Tell the listeners; one that fails harms nobody."""
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception:
+                from tarry.observe.logs import log  # noqa: PLC0415 - logging only when needed
+
+                log.exception("a listener failed on %s", type(event).__name__)
+
+    # ---- workers
+
+    def make_worker(self, **settings: Any) -> "Worker":  # noqa: ANN401 - as Worker
+        """Return a worker for this app's handlers; takes the settings of `Worker`."""
+        from tarry.observe.logs import attach  # noqa: PLC0415 - a producer stays light
+        from tarry.worker.worker import Worker  # noqa: PLC0415
+
+        attach(self)
+        return Worker(self.store, self.registry, codec=self.codec, emit=self.emit, **settings)
+
+    def run_worker(self, **settings: Any) -> None:  # noqa: ANN401 - as Worker
+        """Run a worker until SIGTERM or SIGINT."""
+        from tarry.worker.serve import run_until_signal  # noqa: PLC0415
+
+        run_until_signal(self.make_worker(**settings))
+
+    def worker(self, **settings: Any) -> "AbstractContextManager[Worker]":  # noqa: ANN401
+        """Run a worker on a thread of its own while the block lasts."""
+        from tarry.worker.serve import in_background  # noqa: PLC0415
+
+        return in_background(self.make_worker(**settings))
+
+    def aworker(self, **settings: Any) -> "AbstractAsyncContextManager[Worker]":  # noqa: ANN401
+        """Run a worker on the running event loop while the block lasts."""
+        from tarry.worker.serve import on_loop  # noqa: PLC0415
+
+        return on_loop(self.make_worker(**settings))
+
+    def lifespan(
+        self,
+        *,
+        worker: bool = False,
+        **settings: Any,  # noqa: ANN401 - as Worker
+    ) -> Callable[[object], AbstractAsyncContextManager[None]]:
+        """Return a lifespan for ASGI frameworks: opens the store, and runs a worker if asked to."""
+
+        @asynccontextmanager
+        async def span(_: object) -> AsyncIterator[None]:
+            try:
+                if worker:
+                    async with self.aworker(**settings):
+                        yield
+                else:
+                    yield
+            finally:
+                self.close()
+
+        return span
+
+
+class Declaration(Generic[K]):
+    """What `app.task(…)` returns: makes a TaskFunction of the function it decorates."""
+
+    def __init__(self, app: Tarry, make: Callable[[Callable[..., Any]], Handler]) -> None:
+        self._app = app
+        self._make = make
+
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[Context, P], R], /
+    ) -> TaskFunction[Concatenate[Context, P], P, K, R]: ...
+
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> TaskFunction[P, P, K, R]: ...
+
+    def __call__(self, fn: Callable[..., Any], /) -> Any:
+        """Register *fn*."""
+        handler = self._make(fn)
+        self._app.registry.add(handler)
+        return TaskFunction(handler, self._app)
+
+
+class _Batchers:
+    """The batchers of one event loop."""
+
+    def __init__(self, client: Client, runtime: ThreadRuntime) -> None:
+        self.schedule: Batcher[Request, Scheduled] = Batcher(client.schedule, runtime)
+        self.reschedule: Batcher[Move, Moved] = Batcher(client.reschedule, runtime)
+        self.cancel: Batcher[Cancellation, CancelResult] = Batcher(client.cancel, runtime)

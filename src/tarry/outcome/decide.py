@@ -1,0 +1,94 @@
+"""From a handler's result or exception to an outcome (pure)."""
+
+from typing import Protocol
+
+from tarry.attempt import DONE, AnyOutcome, Dead, Done, Release, Retry, Skip, Snooze
+from tarry.backoff import Backoff
+from tarry.due import In, parse_when
+from tarry.errors import WhenError
+from tarry.recurrence import Rule
+from tarry.request import Successor
+from tarry.task import Task
+
+LOST_LIMIT = 5
+"""A task whose lease was lost more often than this becomes a dead letter."""
+
+
+class Limits(Protocol):
+    """What of a handler the decision needs."""
+
+    @property
+    def retry(self) -> Backoff: ...  # noqa: D102 - see Handler
+    @property
+    def drop_after_ms(self) -> int | None: ...  # noqa: D102 - see Handler
+
+
+def before(task: Task, limits: Limits, lateness_ms: float) -> Dead | None:
+    """Return why *task* must not be attempted at all, None if it may."""
+    if task.lost > LOST_LIMIT:
+        return Dead(f"lost too often: {task.lost} workers died or stalled while attempting it")
+    if limits.drop_after_ms is not None and lateness_ms > limits.drop_after_ms:
+        return Dead(f"expired: {lateness_ms / 1_000:.3f} s late")
+    return None
+
+
+def runs_alone(task: Task) -> bool:
+    """Say whether *task* may be what kills its workers: nothing unstarted should die with it."""
+    return task.lost >= LOST_LIMIT
+
+
+def of_result(result: object, now: int) -> AnyOutcome:
+    """Return the outcome a handler's return value stands for; a plain value is simply done."""
+    if isinstance(result, Done | Skip | Dead | Retry | Snooze):
+        return _read(result, now)
+    return DONE
+
+
+def of_error(error: BaseException, task: Task, limits: Limits, now: int, chance: float) -> AnyOutcome:
+    """Return the outcome an exception stands for: a wish, or a failure the policy answers."""
+    if isinstance(error, Done | Skip | Dead | Retry | Snooze):
+        try:
+            return _read(error, now)
+        except WhenError as wrong:
+            error = wrong
+    return failed(describe(error), task, limits, now, chance)
+
+
+def failed(reason: str, task: Task, limits: Limits, now: int, chance: float) -> AnyOutcome:
+    """Return what the kind's policy makes of a failed attempt at *task*."""
+    failures = task.failures + 1
+    delay = limits.retry.delay_ms(failures, max(0, now - task.created), chance)
+    if delay is None:
+        return Dead(f"failed too often ({failures}): {reason}")
+    return Retry(In(delay), reason)
+
+
+def describe(error: BaseException) -> str:
+    """Return an exception as one line an operator can read."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def successor(task: Task, now: int) -> Successor | None:
+    """Return the occurrence that follows *task*'s, None where it does not recur or has ended."""
+    if not task.rule:
+        return None
+    following = Rule.parse(task.rule).next(task.nominal, now)
+    return None if following is None else Successor(following, following)
+
+
+def name(outcome: AnyOutcome) -> str:
+    """Return the outcome's word, as events and metrics use it."""
+    return type(outcome).__name__.lower()
+
+
+def _read(outcome: AnyOutcome, now: int) -> AnyOutcome:
+    """Return *outcome* with its time read."""
+    match outcome:
+        case Retry() | Snooze():
+            when = outcome.when
+            if isinstance(when, str | int | float) or not hasattr(when, "__struct_fields__"):
+                return type(outcome)(parse_when(when, now), outcome.reason)  # type: ignore[arg-type]
+            return outcome
+        case Done() | Skip() | Dead() | Release():
+            return outcome

@@ -1,0 +1,47 @@
+"""From a URL to a store; imports a medium only when it is named."""
+
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tarry.clock import Clock
+from tarry.errors import StoreUrlError
+from tarry.stores.store import Store
+
+FORMS = "memory:  sqlite:///relative/file.db  sqlite:////absolute/file.db"
+
+
+def connect(url: str, *, namespace: str = "default", clock: Clock | None = None) -> Store:
+    """Return the store that *url* names."""
+    scheme, colon, rest = url.partition(":")
+    if not colon:
+        message = f"{url!r} is no store URL; write one of: {FORMS}"
+        raise StoreUrlError(message)
+    if scheme == "memory":
+        if rest.strip("/"):
+            message = f"memory: takes nothing behind it, not {rest!r}"
+            raise StoreUrlError(message)
+        from tarry.stores.memory import MemoryStore  # noqa: PLC0415 - only when named
+
+        return MemoryStore(namespace=namespace, clock=clock)
+    if scheme == "sqlite":
+        return _sqlite(url, namespace, clock)
+    message = f"{scheme}: is not a medium this tarry knows; write one of: {FORMS}"
+    raise StoreUrlError(message)
+
+
+def _sqlite(url: str, namespace: str, clock: Clock | None) -> Store:
+    from tarry.stores.sqlite.store import SqliteStore  # noqa: PLC0415 - only when named
+
+    parts = urlsplit(url)
+    path = unquote(parts.path[1:])
+    if parts.netloc or not parts.path.startswith("/") or not path:
+        message = (
+            f"{url!r} names no file; write sqlite:///tarry.db for one in the working folder, "
+            "sqlite:////var/lib/tarry.db for an absolute path"
+        )
+        raise StoreUrlError(message)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    sync = options.pop("sync", "full")
+    if options or sync not in ("full", "normal"):
+        message = f"{url!r}: the only option of sqlite is sync=full or sync=normal"
+        raise StoreUrlError(message)
+    return SqliteStore(path, namespace=namespace, sync=sync, clock=clock)
