@@ -72,7 +72,7 @@ class ReviveResult(Enum):
         return self is ReviveResult.REVIVED
 
 
-class Scheduled(msgspec.Struct, frozen=True):
+class Scheduled(msgspec.Struct, frozen=True, gc=False):
     """The answer to a schedule: the due and revision that now wait (KEPT: the old ones)."""
 
     ref: TaskRef
@@ -81,7 +81,7 @@ class Scheduled(msgspec.Struct, frozen=True):
     status: ScheduleStatus
 
 
-class Moved(msgspec.Struct, frozen=True):
+class Moved(msgspec.Struct, frozen=True, gc=False):
     """The answer to a reschedule; true when the task was moved. 0 where nothing waits."""
 
     ref: TaskRef

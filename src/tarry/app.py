@@ -6,12 +6,24 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from tarry.answers import CancelResult, Moved, Scheduled
 from tarry.api.batcher import Batcher
 from tarry.api.client import Client, accepted
 from tarry.api.function import (
+    ConflictMode,
     MoveTo,
     TaskFunction,
     conflict_mode,
@@ -40,6 +52,21 @@ K = ParamSpec("K")
 R = TypeVar("R")
 
 DEFAULT_URL = "sqlite:///tarry.db"
+
+
+class ByName(TypedDict, total=False):
+    """The options of `Tarry.build`, for the verbs that pass them on."""
+
+    key: str | None
+    payload: object
+    headers: Mapping[str, str] | None
+    on_conflict: ConflictMode
+    max_wait: Duration | None
+    if_revision: int | None
+    every: Duration | None
+    cron: str | None
+    tz: str | None
+    catch_up: CatchUp
 
 
 class Tarry:
@@ -118,7 +145,7 @@ class Tarry:
         if runtime is not None:
             runtime.close()
 
-    def __enter__(self) -> "Tarry":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -224,7 +251,7 @@ class Tarry:
         key: str | None = None,
         payload: object = None,
         headers: Mapping[str, str] | None = None,
-        on_conflict: str = "replace",
+        on_conflict: ConflictMode = "replace",
         max_wait: Duration | None = None,
         if_revision: int | None = None,
         every: Duration | None = None,
@@ -252,11 +279,11 @@ class Tarry:
             keep_ms=handler.keep_ms if handler else 0,
         )
 
-    def schedule(self, kind: str, when: When, **options: Any) -> Scheduled:  # noqa: ANN401 - as build
+    def schedule(self, kind: str, when: When, **options: Unpack[ByName]) -> Scheduled:
         """Schedule *kind* by name; takes what `build` takes."""
         return self.schedule_request(self.build(kind, when, **options))
 
-    async def aschedule(self, kind: str, when: When, **options: Any) -> Scheduled:  # noqa: ANN401
+    async def aschedule(self, kind: str, when: When, **options: Unpack[ByName]) -> Scheduled:
         """Schedule *kind* by name; for coroutines."""
         return await self.aschedule_request(self.build(kind, when, **options))
 
@@ -369,14 +396,14 @@ class Tarry:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:
+            except Exception:  # noqa: BLE001 - whatever a listener does wrong
                 from tarry.observe.logs import log  # noqa: PLC0415 - logging only when needed
 
                 log.exception("a listener failed on %s", type(event).__name__)
 
     # ---- workers
 
-    def make_worker(self, **settings: Any) -> "Worker":  # noqa: ANN401 - as Worker
+    def make_worker(self, **settings: Any) -> "Worker":
         """Return a worker for this app's handlers; takes the settings of `Worker`."""
         from tarry.observe.logs import attach  # noqa: PLC0415 - a producer stays light
         from tarry.worker.worker import Worker  # noqa: PLC0415
@@ -384,19 +411,19 @@ class Tarry:
         attach(self)
         return Worker(self.store, self.registry, codec=self.codec, emit=self.emit, **settings)
 
-    def run_worker(self, **settings: Any) -> None:  # noqa: ANN401 - as Worker
+    def run_worker(self, **settings: Any) -> None:
         """Run a worker until SIGTERM or SIGINT."""
         from tarry.worker.serve import run_until_signal  # noqa: PLC0415
 
         run_until_signal(self.make_worker(**settings))
 
-    def worker(self, **settings: Any) -> "AbstractContextManager[Worker]":  # noqa: ANN401
+    def worker(self, **settings: Any) -> "AbstractContextManager[Worker]":
         """Run a worker on a thread of its own while the block lasts."""
         from tarry.worker.serve import in_background  # noqa: PLC0415
 
         return in_background(self.make_worker(**settings))
 
-    def aworker(self, **settings: Any) -> "AbstractAsyncContextManager[Worker]":  # noqa: ANN401
+    def aworker(self, **settings: Any) -> "AbstractAsyncContextManager[Worker]":
         """Run a worker on the running event loop while the block lasts."""
         from tarry.worker.serve import on_loop  # noqa: PLC0415
 
@@ -406,7 +433,7 @@ class Tarry:
         self,
         *,
         worker: bool = False,
-        **settings: Any,  # noqa: ANN401 - as Worker
+        **settings: Any,
     ) -> Callable[[object], AbstractAsyncContextManager[None]]:
         """Return a lifespan for ASGI frameworks: opens the store, and runs a worker if asked to."""
 

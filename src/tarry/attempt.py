@@ -13,7 +13,7 @@ class Outcome(Exception):  # noqa: N818 - a wish of the handler, not an error
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
-        self.reason = reason[:REASON_LIMIT]
+        self.reason = _kept(reason)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -67,6 +67,13 @@ class Snooze(_Later):
 
 
 AnyOutcome: TypeAlias = Done | Skip | Dead | Release | Retry | Snooze
+
+
+def _kept(reason: object) -> str:
+    """Return *reason* as every medium can keep it: text of a bounded length, valid Unicode."""
+    text = "" if reason is None else str(reason)[:REASON_LIMIT]
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
 
 DONE = Done()
 RELEASE = Release()

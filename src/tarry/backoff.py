@@ -46,7 +46,7 @@ class Backoff(msgspec.Struct, frozen=True):
         return cls._made((_ms("delay", delay),), 1, None, times, max_age, jitter)
 
     @classmethod
-    def exponential(  # noqa: PLR0913 - each of them is a setting of its own
+    def exponential(
         cls,
         base: Duration,
         factor: float = 2,
@@ -93,7 +93,7 @@ class Backoff(msgspec.Struct, frozen=True):
         return cls._made(steps_ms, 1, None, times, max_age, jitter)
 
     @classmethod
-    def _made(  # noqa: PLR0913, PLR0917 - one argument per field
+    def _made(
         cls,
         steps_ms: tuple[int, ...],
         factor: float,

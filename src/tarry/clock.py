@@ -21,7 +21,7 @@ class Clock(Protocol):
         ...
 
     def elapsed(self) -> int:
-        """Return nanoseconds since some fixed point; never steps back, and counts suspended time."""
+        """Return nanoseconds since some fixed point; never steps back, counts suspended time."""
         ...
 
 
@@ -39,7 +39,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def elapsed(self) -> int:
-        """Return the boot-time clock, which goes on while the machine sleeps (where there is one)."""
+        """Return the boot-time clock, where there is one: it goes on in suspend."""
         return time.clock_gettime_ns(_ELAPSED)
 
 

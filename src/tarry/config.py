@@ -204,6 +204,14 @@ def _duration(value: object) -> str:
     return text
 
 
+def _lease(value: object) -> str:
+    text = _duration(value)
+    if not duration_ms(text):
+        message = f"{value!r} is no time at all"
+        raise ValueError(message)
+    return text
+
+
 def _level(value: object) -> str:
     text = _text(value).lower()
     if text not in LEVELS:
@@ -219,7 +227,7 @@ _CHECKS: dict[str, Callable[[object], object]] = {
     "kinds": _kinds,
     "concurrency": _count,
     "processes": _count,
-    "lease": _duration,
+    "lease": _lease,
     "grace": _duration,
     "health_port": _port,
     "log_level": _level,

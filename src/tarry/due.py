@@ -38,19 +38,19 @@ _TIME = (
 )
 
 
-class At(msgspec.Struct, frozen=True):
+class At(msgspec.Struct, frozen=True, gc=False):
     """A due at a fixed instant."""
 
     instant: int
 
 
-class In(msgspec.Struct, frozen=True):
+class In(msgspec.Struct, frozen=True, gc=False):
     """A due that counts from the moment the store accepts it."""
 
     delay_ms: int
 
 
-class By(msgspec.Struct, frozen=True):
+class By(msgspec.Struct, frozen=True, gc=False):
     """A move relative to the present due; negative is earlier."""
 
     shift_ms: int

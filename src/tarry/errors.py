@@ -38,7 +38,7 @@ class RefError(TarryError, ValueError):
 
 
 class PayloadError(TarryError, ValueError):
-    """Arguments that do not fit the handler, cannot be encoded or are too large; nothing was written."""
+    """Arguments that do not fit, cannot be encoded or are too large; nothing was written."""
 
 
 class HandlerError(TarryError, TypeError):

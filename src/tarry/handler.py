@@ -9,7 +9,7 @@ from tarry import backoff
 from tarry.backoff import Backoff
 from tarry.context import Context
 from tarry.due import Duration, duration_ms
-from tarry.errors import HandlerError, PayloadError
+from tarry.errors import HandlerError, PayloadError, RefError
 from tarry.payload import Arguments
 from tarry.recurrence import Rule
 from tarry.task import check_key, check_kind
@@ -36,6 +36,9 @@ class Handler:
         self.kind = check_kind(kind or fn.__name__)
         self.aliases = tuple(check_kind(alias) for alias in aliases)
         self.is_async = inspect.iscoroutinefunction(fn)
+        if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            message = f"handler {fn.__qualname__} yields: nobody would run it to its end"
+            raise HandlerError(message)
         self.wants_context = wants_context(fn)
         self.arguments = Arguments(fn, skip_first=self.wants_context)
         self.key = Key(self, key)
@@ -56,7 +59,7 @@ class Handler:
     @property
     def series_key(self) -> str:
         """The key under which the declared occurrences of this handler wait."""
-        return self.key.make({}) if self.key.fields == () and self.key.given else self.kind
+        return self.key.make({}) if self.key.given else self.kind
 
 
 class Key:
@@ -81,11 +84,9 @@ class Key:
                     "which the handler does not"
                 )
                 raise HandlerError(message)
-        self._defaults = {
-            name: parameter.default
-            for name, parameter in inspect.signature(handler.fn).parameters.items()
-            if parameter.default is not parameter.empty
-        }
+        self._defaults = _defaults(handler.fn)
+        if self._function is not None:
+            self._defaults = {**_defaults(self._function), **self._defaults}
 
     def make(self, values: Mapping[str, object]) -> str:
         """Return the key for arguments by name; defaults of the handler fill in."""
@@ -101,7 +102,13 @@ class Key:
         if self._function is not None:
             return check_key(self._function(**chosen))
         assert self._template is not None  # noqa: S101 - asked only where a key was declared
-        return check_key(self._template.format(**chosen))
+        try:
+            return check_key(self._template.format(**chosen))
+        except (ValueError, TypeError) as error:
+            if isinstance(error, RefError):
+                raise
+            message = f"the key {self._template!r} of {self._kind} cannot be made: {error}"
+            raise PayloadError(message) from error
 
     def of_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         """Return the key for a verb that needs only the key, by its fields."""
@@ -113,7 +120,12 @@ class Key:
             takes = ", ".join(self.fields) or "nothing"
             message = f"the key of {self._kind} is made of {takes}; {unknown or args} is not part"
             raise PayloadError(message)
-        return self.make({**dict(zip(self.fields, args, strict=False)), **kwargs})
+        values = dict(zip(self.fields, args, strict=False))
+        twice = [name for name in kwargs if name in values]
+        if twice:
+            message = f"the key of {self._kind} got {', '.join(twice)} twice"
+            raise PayloadError(message)
+        return self.make({**values, **kwargs})
 
 
 class Registry:
@@ -158,7 +170,10 @@ def wants_context(fn: Callable[..., object]) -> bool:
 
 def _template_fields(handler: Handler, template: str) -> tuple[str, ...]:
     try:
-        parts = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+        found = [(name, spec) for _, name, spec, _ in string.Formatter().parse(template)]
+        parts = [name for name, _ in found if name is not None]
+        # A format may have fields of its own: {order_id:{width}}.
+        parts += [spec for _, spec in found if spec and "{" in spec]
     except ValueError as error:
         message = f"the key of {handler.kind} is no template: {error}"
         raise HandlerError(message) from error
@@ -168,6 +183,11 @@ def _template_fields(handler: Handler, template: str) -> tuple[str, ...]:
             message = f"the key of {handler.kind} names {name!r}; the handler takes {takes}"
             raise HandlerError(message)
     return tuple(dict.fromkeys(parts))
+
+
+def _defaults(fn: Callable[..., object]) -> dict[str, object]:
+    parameters = inspect.signature(fn).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def _duration(value: Duration | None) -> int | None:

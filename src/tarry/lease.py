@@ -5,7 +5,7 @@ import msgspec
 from tarry.task import Task, TaskRef
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The right of *holder* to attempt *task* until *expires*, by the store's clock.
 
     The token is unique to this lease and stays the same when it is renewed: who no longer has the

@@ -36,7 +36,7 @@ Draw = Callable[[], int]
 """Draws the store's next revision; called only by what is accepted."""
 
 
-class Life(msgspec.Struct, frozen=True):
+class Life(msgspec.Struct, frozen=True, gc=False):
     """What a store knows of one ref, its dead letters and history aside."""
 
     waiting: Task | None = None

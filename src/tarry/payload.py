@@ -43,7 +43,7 @@ def encode(payload: object) -> bytes:
     try:
         return _encode(payload)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        message = f"the payload cannot be kept as JSON: {error}; nothing was written"
+        message = f"payload and headers are kept as JSON: {error}; nothing was written"
         raise PayloadError(message) from error
 
 
@@ -55,12 +55,18 @@ def encode_headers(headers: Mapping[str, str] | None) -> bytes:
         if not isinstance(name, str) or not isinstance(value, str):
             message = f"headers are text to text; {name!r}: {value!r} is not; nothing was written"
             raise PayloadError(message)
-    return _encode(dict(headers))
+    return encode(dict(headers))
 
 
 def decode_headers(data: bytes) -> dict[str, str]:
     """Return headers from the bytes a store kept."""
-    return msgspec.json.decode(data, type=dict[str, str]) if data else {}
+    if not data:
+        return {}
+    try:
+        return msgspec.json.decode(data, type=dict[str, str])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        message = f"the headers cannot be read: {error}"
+        raise PayloadError(message) from error
 
 
 def check_size(payload: bytes, headers: bytes, limit: int) -> None:
@@ -85,7 +91,7 @@ class Arguments:
         self._fn = fn
         parameters = list(inspect.signature(fn).parameters.values())[1 if skip_first else 0 :]
         for parameter in parameters:
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 message = (
                     f"handler {fn.__qualname__} takes {parameter}: a task's arguments have names; "
                     "give each its own parameter"
@@ -105,7 +111,8 @@ class Arguments:
             values = kwargs
         else:
             if len(args) > len(self.positional):
-                message = f"{self._name()} takes {len(self.positional)} arguments, {len(args)} given"
+                most = len(self.positional)
+                message = f"{self._name()} takes {most} arguments, {len(args)} given"
                 raise PayloadError(message)
             values = dict(zip(self.positional, args, strict=False))
             for name, value in kwargs.items():
@@ -142,7 +149,7 @@ class Arguments:
                 found = self._decoder(strict=False).decode(data)
                 fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
                 unknown = tuple(name for name in fields if name not in self._known)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             message = f"the payload no longer fits {self._name()}: {error}"
             raise PayloadError(message) from error
         values = {}
@@ -156,10 +163,14 @@ class Arguments:
         if self._strict is None or self._lenient is None:
             fields = self._fields()
             name = self._fn.__name__
-            self._strict = msgspec.json.Decoder(
-                msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
-            )
-            self._lenient = msgspec.json.Decoder(msgspec.defstruct(name, fields, kw_only=True))
+            try:
+                self._strict = msgspec.json.Decoder(
+                    msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+                )
+                self._lenient = msgspec.json.Decoder(msgspec.defstruct(name, fields, kw_only=True))
+            except TypeError as error:
+                message = f"{self._name()}: its hints cannot be kept as JSON: {error}"
+                raise HandlerError(message) from error
         return self._strict if strict else self._lenient
 
     def _fields(self) -> list[Any]:

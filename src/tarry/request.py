@@ -28,7 +28,7 @@ class Only(Enum):
     LATER = "later"
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """A task to be scheduled. `nominal` 0 means: the due itself is the occurrence of `rule`."""
 
     ref: TaskRef
@@ -44,7 +44,7 @@ class Request(msgspec.Struct, frozen=True):
     keep_ms: int = 0
 
 
-class Move(msgspec.Struct, frozen=True):
+class Move(msgspec.Struct, frozen=True, gc=False):
     """A new due for a waiting task; `nominal` also moves the series on to that occurrence."""
 
     ref: TaskRef
@@ -54,7 +54,7 @@ class Move(msgspec.Struct, frozen=True):
     nominal: int | None = None
 
 
-class Cancellation(msgspec.Struct, frozen=True):
+class Cancellation(msgspec.Struct, frozen=True, gc=False):
     """A task that is no longer wanted."""
 
     ref: TaskRef

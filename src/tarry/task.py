@@ -13,7 +13,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _KEY_BYTES = 512
 
 
-class TaskRef(msgspec.Struct, frozen=True, order=True):
+class TaskRef(msgspec.Struct, frozen=True, order=True, gc=False):
     """A task's name within its namespace: what it does, and what it acts on."""
 
     kind: str
@@ -33,7 +33,7 @@ class TaskState(Enum):
     CANCELLED = "cancelled"
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One revision of a task, as a store keeps it.
 
     `payload` and `headers` are bytes that stores never look into. `nominal` is the occurrence of

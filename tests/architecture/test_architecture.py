@@ -262,7 +262,7 @@ def test_import_tarry_stays_light() -> None:
     script = (
         "import json, sys\n"
         "before = set(sys.modules)\n"
-        "import tarry\n"
+        "from tarry import *\n"
         "print(json.dumps(sorted(set(sys.modules) - before)))"
     )
 

@@ -118,6 +118,15 @@ def test_who_is_woken_may_wait_for_another_thread_that_uses_the_store(
     assert len(seen) == 1
 
 
+def test_a_batch_wakes_with_its_earliest_due(store: MemoryStore, clock: ManualClock) -> None:
+    heard: list[int] = []
+    store.watch(heard.append)
+
+    store.schedule([Request(TaskRef(KIND, str(n)), In(n)) for n in (30, 10, 20)])
+
+    assert heard == [clock.now() + 10]
+
+
 def test_a_claim_ends_a_bounded_number_of_leases(store: MemoryStore, clock: ManualClock) -> None:
     count = RECLAIM_LIMIT + 50
     store.schedule([Request(TaskRef(KIND, str(n)), In(0)) for n in range(count)])

@@ -1,19 +1,18 @@
 """Every store agrees with the memory store, whatever is done to both."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tarry.due import In
-from tarry.request import Request
+from tarry.answers import RenewResult
+from tarry.lease import Lease
 from tarry.stores.memory import MemoryStore
 from tarry.stores.store import Store
-from tarry.task import TaskRef
 from tarry.testing.clock import ManualClock
 from tarry.testing.state_machine import compare
 
@@ -28,37 +27,39 @@ def sqlite(folder: Path) -> MakeStore:
     from tarry.stores.sqlite.store import SqliteStore
 
     numbers = count()
-    return lambda clock: SqliteStore(folder / f"{next(numbers)}.db", namespace="test", clock=clock)
+    return lambda clock: SqliteStore(
+        str(folder / f"{next(numbers)}.db"), namespace="test", clock=clock
+    )
 
 
-MEDIA = {"memory": memory}
+MEDIA: dict[str, Callable[[Path], MakeStore]] = {"memory": memory}
 if find_spec("tarry.stores.sqlite.store"):
     MEDIA["sqlite"] = sqlite
+
+
+FEW = settings(
+    max_examples=50,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @pytest.mark.parametrize("medium", MEDIA)
 @pytest.mark.timeout(300)
 def test_a_store_agrees_with_the_model(medium: str, tmp_path: Path) -> None:
-    run_state_machine_as_test(
-        compare(MEDIA[medium](tmp_path)),
-        settings=settings(
-            max_examples=50,
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_state_machine_as_test(compare(MEDIA[medium](tmp_path)), settings=FEW)
 
 
-class Forgetful(MemoryStore):
+class LongLeases(MemoryStore):
     """A store with a planted mistake."""
 
-    def renew(self, leases, *, lease_ms):  # type: ignore[no-untyped-def]
+    def renew(self, leases: Sequence[Lease], *, lease_ms: int) -> list[RenewResult]:
         return super().renew(leases, lease_ms=lease_ms + 1)
 
 
-class Numbered(MemoryStore):
-    """A store whose revisions are its own, and grow in steps."""
+class OwnRevisions(MemoryStore):
+    """A store whose revisions grow in steps of their own."""
 
     def _draw(self) -> int:
         self._revision += 7
@@ -66,28 +67,30 @@ class Numbered(MemoryStore):
 
 
 def test_a_planted_mistake_is_found() -> None:
+    thorough = settings(
+        FEW, max_examples=500, derandomize=True, database=None, phases=[Phase.generate]
+    )
+
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(
-            compare(lambda clock: Forgetful(clock=clock)),
-            settings=settings(
-                max_examples=200,
-                deadline=None,
-                database=None,
-                derandomize=True,
-                report_multiple_bugs=False,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        run_state_machine_as_test(compare(lambda clock: LongLeases(clock=clock)), settings=thorough)
 
 
 def test_revisions_need_only_grow() -> None:
+    run_state_machine_as_test(
+        compare(lambda clock: OwnRevisions(clock=clock)), settings=settings(FEW, max_examples=10)
+    )
+
+
+def test_a_store_is_closed_when_its_history_is_over() -> None:
+    opened: list[Store] = []
+    closed: list[Store] = []
+
     def make(clock: ManualClock) -> Store:
-        store = Numbered(clock=clock)
-        store.schedule([Request(TaskRef("elsewhere", "1"), In(0))])
-        store.cancel([])
-        return Numbered(clock=clock)
+        opened.append(MemoryStore(clock=clock))
+        return opened[-1]
 
     run_state_machine_as_test(
-        compare(make),
-        settings=settings(max_examples=10, deadline=None, database=None),
+        compare(make, close=closed.append), settings=settings(FEW, max_examples=5)
     )
+
+    assert opened == closed != []

@@ -3,8 +3,9 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
+from tarry.errors import StoreError
 from tarry.runtime import Runtime
 from tarry.stores.store import CHUNK
 
@@ -15,7 +16,8 @@ Answer = TypeVar("Answer")
 class Batcher(Generic[Item, Answer]):
     """Merges what queued while a call was under way into the next one; never waits for more.
 
-    Belongs to one event loop. An error of the store is the answer to everybody in that batch.
+    Belongs to one event loop. An error of the store is the answer to everybody in that batch whom
+    it does not carry an answer for: a batch that is too large for one call may be written in part.
     """
 
     def __init__(
@@ -48,7 +50,11 @@ class Batcher(Generic[Item, Answer]):
         try:
             answers = await self._runtime.run_blocking(self._write, [item for item, _ in batch])
         except BaseException as error:
-            for _, future in batch:
+            written = error.answers if isinstance(error, StoreError) else []
+            for (_, future), answer in zip(batch, written, strict=False):
+                if not future.done():
+                    future.set_result(cast("Answer", answer))
+            for _, future in batch[len(written) :]:
                 if not future.done():
                     future.set_exception(error)
             if not isinstance(error, Exception):

@@ -3,7 +3,7 @@
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tarry.answers import CancelResult, Moved, MoveStatus, ReviveResult, Scheduled, ScheduleStatus
 from tarry.clock import SYSTEM, nap
@@ -20,18 +20,8 @@ from tarry.request import Cancellation, DeadRef, Move, Request
 from tarry.stores.store import CHUNK, CHUNK_BYTES, Store
 from tarry.task import Task, TaskRef, TaskState
 
-Item = TypeVar("Item", contravariant=True)
-Answer = TypeVar("Answer", covariant=True)
 T = TypeVar("T")
 _NS = 1_000_000
-
-
-class Write(Protocol[Item, Answer]):
-    """A batch verb of a store."""
-
-    def __call__(self, items: Sequence[Item], /, *, call: str) -> list[Answer]:
-        """Do what the verb does."""
-        ...
 
 
 class Client:
@@ -59,6 +49,10 @@ class Client:
         """Make dead letters waiting tasks again."""
         return self._send(self.store.revive, refs)
 
+    def purge(self, refs: Sequence[DeadRef]) -> list[bool]:
+        """Delete dead letters; says which were there."""
+        return self._send(self.store.purge, refs)
+
     def get(self, ref: TaskRef) -> Task | None:
         """Return the task as it is now."""
         [task] = self.store.get([ref])
@@ -72,7 +66,8 @@ class Client:
         wanted = cancellation.if_revision
         if wanted is not None and wanted != task.revision:
             return CancelResult.CONFLICT
-        following = Rule.parse(task.rule).next(task.nominal, max(task.nominal, SYSTEM.now()))
+        now = self.store.claim([], limit=0, lease_ms=1, holder="").now
+        following = Rule.parse(task.rule).next(task.nominal, max(task.nominal, now))
         if following is None:
             return self.cancel([cancellation])[0]
         move = Move(

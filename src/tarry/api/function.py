@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 import msgspec
 
@@ -20,6 +20,9 @@ C = ParamSpec("C")
 P = ParamSpec("P")
 K = ParamSpec("K")
 R = TypeVar("R", covariant=True)
+
+ConflictMode = Literal["replace", "keep", "earliest", "latest", "fail"]
+"""What a schedule does when a revision of its ref waits already."""
 
 MoveTo = When | Shift | Earlier | Later
 """What `reschedule` takes: a new time, a shift of the present one, or a time only if …"""
@@ -162,11 +165,43 @@ class TaskFunction(Generic[C, P, K, R]):
 
     # ---- options
 
+    @overload
+    def using(
+        self,
+        *,
+        key: str,
+        on_conflict: ConflictMode | None = None,
+        max_wait: Duration | None = None,
+        if_revision: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        every: Duration | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        catch_up: CatchUp = "latest",
+        tx: object = None,
+    ) -> "TaskFunction[C, P, [], R]": ...
+
+    @overload
+    def using(
+        self,
+        *,
+        key: None = None,
+        on_conflict: ConflictMode | None = None,
+        max_wait: Duration | None = None,
+        if_revision: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        every: Duration | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        catch_up: CatchUp = "latest",
+        tx: object = None,
+    ) -> "TaskFunction[C, P, K, R]": ...
+
     def using(
         self,
         *,
         key: str | None = None,
-        on_conflict: str | None = None,
+        on_conflict: ConflictMode | None = None,
         max_wait: Duration | None = None,
         if_revision: int | None = None,
         headers: Mapping[str, str] | None = None,
@@ -176,7 +211,7 @@ class TaskFunction(Generic[C, P, K, R]):
         catch_up: CatchUp = "latest",
         tx: object = None,
     ) -> "TaskFunction[C, P, ..., R]":
-        """Return the same task with options for its next verb."""
+        """Return the same task with options for its next verb; with *key* it needs no fields."""
         if tx is not None:
             message = (
                 "tx= is not supported by this store yet: schedule after the commit instead; "

@@ -40,6 +40,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "bench": ("bench", "Measure a store on this machine."),
     },
 }
+_FUNCTIONS = {"list": "list_", "run-now": "run_now"}
 _MODULES = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
@@ -57,7 +58,7 @@ class Program(click.Group):
         if cmd_name not in _MODULES:
             return None
         module = import_module(f"tarry.cli.{_MODULES[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_").replace("list", "list_"))
+        command: click.Command = getattr(module, _FUNCTIONS.get(cmd_name, cmd_name))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -69,6 +70,8 @@ class Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; errors of tarry, of the system and of the user become exit codes."""
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
         try:
             answer = super().invoke(ctx)
             sys.stdout.flush()
@@ -96,7 +99,7 @@ def _point_stdout_nowhere() -> None:
         os.close(nowhere)
 
 
-def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click calls it
+def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
         from tarry.version import __version__  # noqa: PLC0415 - only when asked for
 
@@ -107,7 +110,7 @@ def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:  # no
 @click.group(
     cls=Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Settings: a flag, then TARRY_STORE, TARRY_NAMESPACE …, then tarry.toml or [tool.tarry].",
+    epilog="Settings: a flag, then TARRY_STORE, TARRY_NAMESPACE …, then tarry.toml.",
 )
 @click.option(
     "--version",
@@ -125,7 +128,7 @@ def cli() -> None:
     Schedule:     tarry schedule order.cancel 30m --key 42 --payload '{"order_id": 42}'
     Change mind:  tarry reschedule order.cancel 42 2h      tarry cancel order.cancel 42
     Run tasks:    tarry worker shop.tasks:app
-    """  # noqa: D301 - \b is click's sign for "leave these lines as they are"
+    """
 
 
 def main() -> NoReturn:

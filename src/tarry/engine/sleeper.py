@@ -25,7 +25,7 @@ class Sleeper:
         self._timer = _timer(loop, self._end)
 
     async def sleep(self, ns: int) -> None:
-        """Return after *ns* nanoseconds, or as soon as somebody wakes it; a wake-up is never lost."""
+        """Return after *ns* nanoseconds, or when somebody wakes it; a wake-up is never lost."""
         if self._woken or ns <= 0:
             self._woken = False
             await asyncio.sleep(0)

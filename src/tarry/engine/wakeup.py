@@ -26,7 +26,7 @@ class Wakeup:
         """The store's instant the present sleep aims at; None: it is not asleep."""
 
     def after(self, claimed: Claimed, *, full: bool) -> int:
-        """Return how many nanoseconds to sleep; 0: claim again at once. *full*: the limit was met."""
+        """Return how many nanoseconds to sleep (0: not at all); *full*: the limit was met."""
         aimed, self._aimed = self._aimed, claimed.next_due
         if claimed.leases:
             self._standby_ms = self._backoff_ms = 0
@@ -50,6 +50,10 @@ class Wakeup:
         wait_ms = min(wait_ms + self._standby_ms, WAKE_MS)
         self.wakes_at = claimed.now + wait_ms
         return wait_ms * _NS_PER_MS - claimed.micros * _NS_PER_US
+
+    def awake(self) -> None:
+        """Note that a claim is under way: any news until the next sleep matters."""
+        self.wakes_at = None
 
     def matters(self, due: int) -> bool:
         """Say whether news of *due* is earlier than what the worker sleeps for anyway."""

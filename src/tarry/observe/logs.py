@@ -50,7 +50,7 @@ def write(event: Event) -> None:
         case SlotLost():
             log.warning("%s hangs: its thread was abandoned (%d so far)", event.ref, event.lost)
         case StoreLost():
-            log.warning("the store does not answer: %s; again in %d ms", event.error, event.again_ms)
+            log.warning("no answer from the store: %s; again in %d ms", event.error, event.again_ms)
         case StoreBack():
             log.warning("the store answers again, after %d ms", event.after_ms)
         case WorkerStarted():

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from tarry.attempt import DONE, AnyOutcome, Dead, Done, Release, Retry, Skip, Snooze
 from tarry.backoff import Backoff
-from tarry.due import In, parse_when
+from tarry.due import At, In, parse_when
 from tarry.errors import WhenError
 from tarry.recurrence import Rule
 from tarry.request import Successor
@@ -44,7 +44,9 @@ def of_result(result: object, now: int) -> AnyOutcome:
     return DONE
 
 
-def of_error(error: BaseException, task: Task, limits: Limits, now: int, chance: float) -> AnyOutcome:
+def of_error(
+    error: BaseException, task: Task, limits: Limits, now: int, chance: float
+) -> AnyOutcome:
     """Return the outcome an exception stands for: a wish, or a failure the policy answers."""
     if isinstance(error, Done | Skip | Dead | Retry | Snooze):
         try:
@@ -65,7 +67,10 @@ def failed(reason: str, task: Task, limits: Limits, now: int, chance: float) -> 
 
 def describe(error: BaseException) -> str:
     """Return an exception as one line an operator can read."""
-    text = str(error).strip()
+    try:
+        text = str(error).strip()
+    except Exception:  # noqa: BLE001 - an error that cannot even say what it is
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -87,8 +92,8 @@ def _read(outcome: AnyOutcome, now: int) -> AnyOutcome:
     match outcome:
         case Retry() | Snooze():
             when = outcome.when
-            if isinstance(when, str | int | float) or not hasattr(when, "__struct_fields__"):
-                return type(outcome)(parse_when(when, now), outcome.reason)  # type: ignore[arg-type]
-            return outcome
+            wish = Retry if isinstance(outcome, Retry) else Snooze
+            due = when if isinstance(when, At | In) else parse_when(when, now)
+            return wish(due, outcome.reason)
         case Done() | Skip() | Dead() | Release():
             return outcome

@@ -62,13 +62,16 @@ class Settler:
 
     async def _settle(self, batch: list[Settlement]) -> None:
         pause = 0.05
-        while True:
-            try:
-                answers = await self._runtime.run_blocking(self._store.settle, batch)
-                break
-            except StoreError as error:
-                self._trouble(error, pause)
+        while (answers := await self._ask(batch, pause)) is None:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
         for settlement, answer in zip(batch, answers, strict=True):
             self._settled(settlement, answer)
+
+    async def _ask(self, batch: list[Settlement], pause: float) -> list[SettleResult] | None:
+        """Return the store's answers, None if it gave none."""
+        try:
+            return await self._runtime.run_blocking(self._store.settle, batch)
+        except StoreError as error:
+            self._trouble(error, pause)
+            return None

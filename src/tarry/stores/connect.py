@@ -28,20 +28,37 @@ def connect(url: str, *, namespace: str = "default", clock: Clock | None = None)
     raise StoreUrlError(message)
 
 
-def _sqlite(url: str, namespace: str, clock: Clock | None) -> Store:
-    from tarry.stores.sqlite.store import SqliteStore  # noqa: PLC0415 - only when named
+def file_of(url: str) -> str | None:
+    """Return the file that *url* names, None if its medium is no file."""
+    return _path(url) if url.startswith("sqlite:") else None
 
-    parts = urlsplit(url)
+
+def _path(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        message = f"{url!r} is no store URL ({error}); write one of: {FORMS}"
+        raise StoreUrlError(message) from error
     path = unquote(parts.path[1:])
+    if "#" in url or "\0" in path:
+        message = f"{url!r} names no file; write a # of the file's name as %23"
+        raise StoreUrlError(message)
     if parts.netloc or not parts.path.startswith("/") or not path:
         message = (
             f"{url!r} names no file; write sqlite:///tarry.db for one in the working folder, "
             "sqlite:////var/lib/tarry.db for an absolute path"
         )
         raise StoreUrlError(message)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    sync = options.pop("sync", "full")
-    if options or sync not in ("full", "normal"):
+    return path
+
+
+def _sqlite(url: str, namespace: str, clock: Clock | None) -> Store:
+    from tarry.stores.sqlite.store import SqliteStore  # noqa: PLC0415 - only when named
+
+    path = _path(url)
+    options = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    sync = dict(options).pop("sync", "full")
+    if options not in ([], [("sync", sync)]) or sync not in ("full", "normal"):
         message = f"{url!r}: the only option of sqlite is sync=full or sync=normal"
         raise StoreUrlError(message)
     return SqliteStore(path, namespace=namespace, sync=sync, clock=clock)

@@ -223,13 +223,17 @@ class MemoryStore(Store):
             now_us = self._clock.now_us()
             now, micros = divmod(now_us, 1_000)
             open_kinds = [kind for kind in dict.fromkeys(kinds) if kind not in self._paused]
-            self._reclaim(open_kinds, now)
+            next_due = self._next_due(open_kinds)
             leases = self._repeated(holder, call, now)
             if leases is None:
-                leases = self._take(open_kinds, limit, holder, now, now + lease_ms)
+                leases = []
+                if next_due is not None and next_due <= now:
+                    self._reclaim(open_kinds, now)
+                    leases = self._take(open_kinds, limit, holder, now, now + lease_ms)
+                    next_due = self._next_due(open_kinds)
                 if call:
                     self._claims[holder] = (call, [lease.ref for lease in leases])
-            return Claimed(leases, now, micros, self._next_due(open_kinds))
+            return Claimed(leases, now, micros, next_due)
 
     def _repeated(self, holder: str, call: int, now: int) -> list[Lease] | None:
         """Return the answer to a claim that was made before, None for a new one."""
@@ -268,6 +272,11 @@ class MemoryStore(Store):
         for _, _, ref in sorted(found)[:RECLAIM_LIMIT]:
             old = self._lives[ref]
             self._put(ref, old, lives.at(old, now))
+
+    def next_due(self, kinds: Sequence[str]) -> int | None:
+        """Return when a claim of *kinds* may find something; for test kits."""
+        with self._lock:
+            return self._next_due([kind for kind in kinds if kind not in self._paused])
 
     def _next_due(self, kinds: list[str]) -> int | None:
         heads = [order[kind].head() for kind in kinds for order in (self._lanes, self._leases)]

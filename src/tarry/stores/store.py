@@ -172,7 +172,7 @@ class Store(ABC):
 
     @abstractmethod
     def pause(self, kind: str, paused: bool, *, call: str = "") -> bool:  # noqa: FBT001 - the word of the verb
-        """Stop (or resume) claims of *kind*; kept in the store. Says whether it was paused before."""
+        """Stop (or resume) claims of *kind*, for good; says whether it was paused before."""
 
     @abstractmethod
     def watch(self, callback: Watcher) -> Callable[[], None]:
@@ -188,6 +188,10 @@ class Store(ABC):
     @abstractmethod
     def check(self) -> list[str]:
         """Look the medium over for `tarry doctor`; says what is wrong, nothing if all is well."""
+
+    def facts(self) -> dict[str, str]:
+        """Tell `tarry doctor` what is worth knowing of the medium: its version, its layout."""
+        return {}
 
     @abstractmethod
     def close(self) -> None:

@@ -11,6 +11,6 @@ from tarry.testing.virtual import Virtual, virtual
 
 @pytest.fixture
 def tarry_time() -> Iterator[Callable[[Tarry], Virtual]]:
-    """Put an app on virtual time for one test: ``t = tarry_time(app)``."""
+    """Put apps on virtual time for one test; call it with the app."""
     with ExitStack() as stack:
         yield lambda app: stack.enter_context(virtual(app))

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from tarry.api.function import TaskFunction
 from tarry.app import Tarry
@@ -36,7 +36,7 @@ class Virtual:
 
     # ---- entering and leaving
 
-    def __enter__(self) -> "Virtual":
+    def __enter__(self) -> Self:
         self._before = self.app.swap(self.store, self.clock)
         if any(handler.rule for handler in self.app.registry):
             place_series(self.store, self.app.registry, self.app.registry.kinds(), self.app.codec)
@@ -52,7 +52,7 @@ class Virtual:
         if self._loop is not None:
             self._loop.close()
 
-    async def __aenter__(self) -> "Virtual":
+    async def __aenter__(self) -> Self:
         return self.__enter__()
 
     async def __aexit__(
@@ -71,6 +71,9 @@ class Virtual:
 
     def advance(self, by: "str | float") -> int:
         """Let time pass; runs what becomes due, each at its own due. Returns how many ran."""
+        if all(handler.is_async for handler in self.app.registry):
+            # One visit to the loop for all of them: a visit each would cost more than they do.
+            return self._own_loop().run_until_complete(self.aadvance(by))
         target = self.clock.now() + duration_ms(by)
         ran = 0
         while (leases := self._next(target)) is not None:
@@ -93,21 +96,23 @@ class Virtual:
         """Move to the next due, at most to *target*, and claim it; None: the target is reached."""
         kinds = self.app.registry.kinds()
         while True:
+            due, now = self.store.next_due(kinds), self.clock.now()
+            if due is None or due > target:
+                self.clock.advance(target - now)
+                return None
+            if due > now:
+                self.clock.advance(due - now)
             claimed = self.store.claim(kinds, limit=500, lease_ms=_LEASE_MS, holder="virtual")
             if claimed.leases:
                 return claimed.leases
-            if claimed.next_due is None or claimed.next_due > target:
-                self.clock.advance(target - self.clock.now())
-                return None
-            self.clock.advance(max(claimed.next_due - self.clock.now(), 1))
 
     def _may_start(self, leases: list[Lease]) -> list[Attempt]:
         """Return attempts for *leases*; what is dead or cancelled already is settled here."""
         attempts, refused = [], []
         for lease in leases:
             handler = self.app.registry.find(lease.ref.kind)
-            assert handler is not None  # noqa: S101 - only kinds with a handler are claimed
-            attempt = Attempt(lease, handler, self.app.codec, self.app.emit)
+            assert handler is not None
+            attempt = Attempt(lease, handler)
             outcome: AnyOutcome | None = RELEASE if lease.cancelled else None
             outcome = outcome or attempt.refuse(float(self.now() - lease.task.due))
             if outcome is None:
@@ -115,18 +120,26 @@ class Virtual:
             else:
                 refused.append(attempt.settlement(outcome, self.now()))
                 self.app.emit(attempt.ended(outcome, 0.0, None))
-        self.store.settle(refused)
+        if refused:
+            self.store.settle(refused)
         return attempts
 
     def _run(self, attempt: Attempt) -> Ran:
         if not attempt.handler.is_async:
-            return run_sync(attempt)
+            return run_sync(attempt, self.app.codec, self.app.emit)
+        attempted = run_async(attempt, self.app.codec, self.app.emit)
+        return self._own_loop().run_until_complete(attempted)
+
+    def _own_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(run_async(attempt))
+        return self._loop
 
     async def _arun(self, attempt: Attempt) -> Ran:
-        return await run_async(attempt) if attempt.handler.is_async else run_sync(attempt)
+        codec, emit = self.app.codec, self.app.emit
+        if attempt.handler.is_async:
+            return await run_async(attempt, codec, emit)
+        return run_sync(attempt, codec, emit)
 
     def _settle(self, finished: list[tuple[Attempt, Ran]]) -> None:
         settlements = []

@@ -47,14 +47,15 @@ class Room:
         self._by_handler[handler.kind] -= 1
         self._ran += ran
 
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing more can be claimed before a slot is free."""
+    def is_full(self, handler: Handler) -> bool:
+        """Say whether nothing more of *handler* can be claimed before a slot is free."""
+        bound = handler.concurrency
+        if bound is not None and self._by_handler[handler.kind] >= bound:
+            return True
         return self._taken >= self._concurrency
 
-    def asks(self, queued: int, now: int) -> list[tuple[Sequence[str], int]]:
+    def asks(self, now: int) -> list[tuple[Sequence[str], int]]:
         """Return which kinds to claim, and how many of them; nothing while there is no room."""
-        del queued
         room = self._concurrency + min(self._recent(now), QUEUE_LIMIT) - self._taken
         if room <= 0:
             return []

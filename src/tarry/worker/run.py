@@ -1,7 +1,8 @@
-"""Run a handler: from a lease to a settlement, on the event loop or on a thread."""
+"""Run a handler: from a lease to what came of it."""
 
 import asyncio
 import contextvars
+import inspect
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
@@ -27,51 +28,73 @@ class Ran(msgspec.Struct):
 
 
 class Attempt:
-    """One run of a handler under one lease."""
+    """One run of a handler under one lease, with the lease's time on the worker's own clock.
 
-    __slots__ = ("_codec", "_emit", "handler", "lateness_ms", "lease", "stop_asked")
+    That time counts from `since`, the instant the claim or renewal was *sent*: a reply may be late.
+    """
 
-    def __init__(
-        self, lease: Lease, handler: Handler, codec: Codec, emit: Callable[[Event], None]
-    ) -> None:
+    __slots__ = (
+        "began",
+        "cancelled",
+        "claimed",
+        "confirmed",
+        "ended_early",
+        "handler",
+        "lateness_ms",
+        "lease",
+        "lost",
+        "runner",
+        "since",
+        "started",
+    )
+
+    def __init__(self, lease: Lease, handler: Handler, since: int = 0) -> None:
         self.lease = lease
         self.handler = handler
+        self.claimed = self.since = since
+        self.confirmed = False
+        self.started = False
+        self.lost = False
+        self.cancelled = lease.cancelled
+        self.ended_early = False
         self.lateness_ms = 0.0
-        self.stop_asked = lease.cancelled
-        self._codec = codec
-        self._emit = emit
+        self.began = 0
+        self.runner: object = None
+
+    def asked_to_stop(self) -> bool:
+        """Say whether the task was cancelled or its lease lost."""
+        return self.cancelled or self.lost
 
     def refuse(self, lateness_ms: float) -> Dead | None:
         """Return why the task must not be attempted, None if it may start now."""
         self.lateness_ms = lateness_ms
         return decide.before(self.lease.task, self.handler, lateness_ms)
 
-    def prepare(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what the handler is called with; raises PayloadError if the payload does not fit."""
+    def prepare(
+        self, codec: Codec, emit: Callable[[Event], None]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what the handler is called with; raises PayloadError if it does not fit."""
         task = self.lease.task
         try:
-            data = self._codec.decode(task.payload)
+            data = codec.decode(task.payload)
         except Exception as error:
             message = f"the payload cannot be decoded: {decide.describe(error)}"
             raise PayloadError(message) from error
         values, unknown = self.handler.arguments.decode(data)
         if unknown:
-            self._emit(UnknownFields(ref=task.ref, fields=unknown))
+            emit(UnknownFields(ref=task.ref, fields=unknown))
         if not self.handler.wants_context:
             return (), values
         context = Context.of(
             task,
             token=self.lease.token,
             lateness_ms=self.lateness_ms,
-            asked_to_stop=self._asked_to_stop,
+            asked_to_stop=self.asked_to_stop,
         )
         return (context,), values
 
-    def _asked_to_stop(self) -> bool:
-        return self.stop_asked
-
     def outcome(self, ran: Ran, now: int, chance: float) -> AnyOutcome:
-        """Return the outcome of what ran; a payload that no longer fits is a dead letter at once."""
+        """Return the outcome of what ran; a payload that does not fit is dead at once."""
         error = ran.error
         if ran.unfit:
             return Dead(str(error))
@@ -87,7 +110,9 @@ class Attempt:
         task = self.lease.task
         return Settlement(self.lease, outcome, decide.successor(task, now) if task.rule else None)
 
-    def ended(self, outcome: AnyOutcome, run_ms: float, error: BaseException | None) -> AttemptEnded:
+    def ended(
+        self, outcome: AnyOutcome, run_ms: float, error: BaseException | None
+    ) -> AttemptEnded:
         """Return the event of this attempt's end."""
         task = self.lease.task
         return AttemptEnded(
@@ -103,19 +128,39 @@ class Attempt:
         )
 
 
-class in_context:  # noqa: N801 - reads as the verb it is: await in_context(coro)
-    """Await a coroutine in a fresh contextvars context, without the price of a task of its own."""
+class Started:
+    """An async handler that was begun: run to its first wait, in a fresh contextvars context.
 
-    __slots__ = ("_context", "_coro")
+    Most of a task's price is the asyncio Task around it; a handler runs on its slot's own task
+    instead. One that never waits is finished here and now (`ran`); one that does is awaited by
+    its slot with `finish`.
+    """
+
+    __slots__ = ("_context", "_coro", "_waited", "ran")
 
     def __init__(self, coro: Coroutine[Any, Any, Any]) -> None:
         self._coro = coro
         self._context = contextvars.copy_context()
+        self.ran: Ran | None = None
+        try:
+            self._waited = self._context.run(coro.send, None)
+        except StopIteration as stop:
+            self.ran = Ran(stop.value)
+        except BaseException as error:  # noqa: BLE001 - a handler may even call sys.exit
+            self.ran = Ran(error=error)
+
+    async def finish(self) -> Ran:
+        """Return what came of the handler; a cancellation of the slot goes through it."""
+        try:
+            return Ran(await self)
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as above
+            return Ran(error=error)
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        run, coro = self._context.run, self._coro
+        run, coro, waited = self._context.run, self._coro, self._waited
         try:
-            waited = run(coro.send, None)
             while True:
                 try:
                     value = yield waited
@@ -127,31 +172,37 @@ class in_context:  # noqa: N801 - reads as the verb it is: await in_context(coro
             return stop.value
 
 
-async def run_async(attempt: Attempt) -> Ran:
-    """Run an async handler on the loop; its exceptions are its result."""
+def start(attempt: Attempt, codec: Codec, emit: Callable[[Event], None]) -> Started | Ran:
+    """Begin an async handler; the answer is what came of it, or what to wait for."""
     try:
-        args, kwargs = attempt.prepare()
+        args, kwargs = attempt.prepare(codec, emit)
+        begun = Started(attempt.handler.fn(*args, **kwargs))
     except PayloadError as error:
         return Ran(error=error, unfit=True)
-    try:
-        return Ran(await in_context(attempt.handler.fn(*args, **kwargs)))
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # noqa: BLE001 - a handler may even call sys.exit
+    except Exception as error:  # noqa: BLE001 - its hints cannot be read, say: a failed attempt
         return Ran(error=error)
+    return begun if begun.ran is None else begun.ran
 
 
-def run_sync(attempt: Attempt) -> Ran:
+async def run_async(attempt: Attempt, codec: Codec, emit: Callable[[Event], None]) -> Ran:
+    """Run an async handler to its end; its exceptions are its result."""
+    begun = start(attempt, codec, emit)
+    return begun if isinstance(begun, Ran) else await begun.finish()
+
+
+def run_sync(attempt: Attempt, codec: Codec, emit: Callable[[Event], None]) -> Ran:
     """Run a plain handler on this thread; its exceptions are its result."""
     try:
-        args, kwargs = attempt.prepare()
+        args, kwargs = attempt.prepare(codec, emit)
     except PayloadError as error:
         return Ran(error=error, unfit=True)
+    except Exception as error:  # noqa: BLE001 - as above
+        return Ran(error=error)
     try:
-        result = contextvars.copy_context().run(attempt.handler.fn, *args, **kwargs)
+        result = contextvars.Context().run(attempt.handler.fn, *args, **kwargs)
     except BaseException as error:  # noqa: BLE001 - a handler may even call sys.exit
         return Ran(error=error)
-    if asyncio.iscoroutine(result):
+    if inspect.iscoroutine(result):
         result.close()
         name = attempt.handler.fn.__qualname__
         message = f"{name} returned a coroutine that nobody awaits: declare it with async def"

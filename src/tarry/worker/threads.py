@@ -1,76 +1,100 @@
-"""Threads: run plain handlers beside the loop; a thread that hangs is abandoned and replaced."""
+"""Threads: plain handlers run beside the loop; a thread that hangs is abandoned and replaced."""
 
 import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
-Job = Callable[[], None]
+_AT_ONCE = 4
+_GO, _END = True, False
 
 
-class Threads:
-    """Up to *limit* threads, started as they are needed, each running one job after the other."""
+class Threads(Generic[T]):
+    """Up to *limit* threads, started as they are needed, each taking one item after the other.
 
-    def __init__(self, limit: int, spawn: Callable[[Job, str], object]) -> None:
+    A few threads begin on a large batch; the rest are called in only if those do not get through
+    it within a moment: quick handlers gain nothing from fifty threads taking turns.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        work: Callable[[T], None],
+        spawn: Callable[[Callable[[], None], str], object],
+    ) -> None:
         self._limit = limit
+        self._work = work
         self._spawn = spawn
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._idle = 0
-        self._count = 0
+        self.queue: deque[T] = deque()
+        self._calls: SimpleQueue[bool] = SimpleQueue()
+        self._idle: set[threading.Thread] = set()
+        self._threads: set[threading.Thread] = set()
+        self._starting = 0
         self.abandoned = 0
 
-    def submit(self, job: Job) -> None:
-        """Have *job* run on a thread soon; a job must not raise."""
-        self._jobs.put(job)
-        with self._lock:
-            if self._idle >= self._jobs.qsize() or self._count >= self._limit:
-                return
-            self._count += 1
-        self._spawn(self._run, "tarry-handler")
+    def put(self, items: list[T]) -> None:
+        """Have *items* worked on soon; to be called on the loop."""
+        self.queue.extend(items)
+        self._call_in(min(len(items), _AT_ONCE))
+
+    def call_more(self) -> bool:
+        """Call in threads for all that is still queued; says whether anything is."""
+        if self.queue:
+            self._call_in(len(self.queue))
+        return bool(self.queue)
+
+    def _call_in(self, wanted: int) -> None:
+        idle = len(self._idle)
+        for _ in range(min(wanted, idle)):
+            self._calls.put(_GO)
+        for _ in range(min(wanted - idle, self._limit - len(self._threads) - self._starting)):
+            self._starting += 1
+            self._calls.put(_GO)
+            self._spawn(self._run, "tarry-handler")
 
     def _run(self) -> None:
         me = threading.current_thread()
+        self._threads.add(me)
+        self._starting -= 1
         while True:
-            with self._lock:
-                self._idle += 1
-            job = self._jobs.get()
-            with self._lock:
-                self._idle -= 1
-            if job is None:
-                return
-            job()
-            if getattr(me, "abandoned", False):
-                return
+            self._idle.add(me)
+            go_on = self._calls.get()
+            self._idle.discard(me)
+            if not go_on:
+                break
+            while True:
+                try:
+                    item = self.queue.popleft()
+                except IndexError:
+                    break
+                self._work(item)
+                if me not in self._threads:
+                    return
+        self._threads.discard(me)
 
     def abandon(self, thread: threading.Thread) -> None:
-        """Give up on a thread that hangs: it ends after its job, another may take its place."""
-        thread.abandoned = True  # type: ignore[attr-defined]
+        """Give up on a thread that hangs: it ends after its item, another may take its place."""
+        self._threads.discard(thread)
         self.abandoned += 1
-        with self._lock:
-            self._count -= 1
-            needed = self._jobs.qsize() > self._idle
-            self._count += needed
-        if needed:
-            self._spawn(self._run, "tarry-handler")
+        self.call_more()
 
     def close(self) -> None:
-        """Let idle threads end; running ones end after their job."""
-        for _ in range(self._limit + self.abandoned):
-            self._jobs.put(None)
+        """Let idle threads end; busy ones end after what they are at."""
+        for _ in range(len(self._threads) + self._starting):
+            self._calls.put(_END)
 
 
 class Inbox:
     """Results of threads on their way to the loop: many puts, one wake-up."""
 
     def __init__(self, notify: Callable[[], None]) -> None:
-        self._items: deque[Job] = deque()
+        self._items: deque[Callable[[], None]] = deque()
         self._notify = notify
         self._told = False
 
-    def put(self, job: Job) -> None:
+    def put(self, job: Callable[[], None]) -> None:
         """Have *job* run on the loop."""
         self._items.append(job)
         if not self._told:

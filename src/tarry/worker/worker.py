@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -12,6 +12,7 @@ from tarry.answers import SettleResult
 from tarry.attempt import RELEASE, AnyOutcome
 from tarry.due import Duration, duration_ms
 from tarry.engine.sleeper import Sleeper
+from tarry.engine.store_time import StoreTime
 from tarry.engine.wakeup import Wakeup
 from tarry.errors import HandlerError, StoreError, WorkerError
 from tarry.events import (
@@ -23,7 +24,7 @@ from tarry.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from tarry.handler import Handler, Registry
+from tarry.handler import Registry
 from tarry.outcome import decide
 from tarry.outcome.settle import Settler
 from tarry.payload import Codec
@@ -31,27 +32,18 @@ from tarry.request import Settlement
 from tarry.runtime import Runtime, ThreadRuntime
 from tarry.stores.store import Claimed, Store
 from tarry.worker.claim import Room, place_series
-from tarry.worker.heartbeat import Heartbeat, Held, Pulse
-from tarry.worker.run import Attempt, Ran, run_async, run_sync
+from tarry.worker.heartbeat import Heartbeat, Pulse
+from tarry.worker.run import Attempt, Ran, Started, run_sync, start
 from tarry.worker.threads import Inbox, Threads
 
 _NS_PER_MS = 1_000_000
 _STALE_NS = 100 * _NS_PER_MS
 _TURN = 64
+_MORE_SECONDS = 0.001
+_TIMEOUT = "timeout"
 _LONGEST_PAUSE_MS = 2_000
 LOST_SLOTS = 10
 """A worker that lost this many threads to hanging handlers recycles itself."""
-
-
-class Queued:
-    """A held lease on its way to a slot."""
-
-    __slots__ = ("attempt", "held", "since")
-
-    def __init__(self, held: Held, attempt: Attempt, since: int) -> None:
-        self.held = held
-        self.attempt = attempt
-        self.since = since
 
 
 class Worker:
@@ -88,22 +80,27 @@ class Worker:
         self._runtime: Runtime = runtime or ThreadRuntime(threads=3)
         self._clock = self._runtime.clock
         self._room = Room(registry, self.kinds, concurrency)
-        self._heartbeat = Heartbeat(store, self._lease_ms, self._trouble)
+        self._heartbeat = Heartbeat(
+            store, self._lease_ms, changed=self._changed, trouble=self._trouble
+        )
         self._settler = Settler(store, self._runtime, self._settled, self._trouble)
         self._wakeup = Wakeup()
-        self._threads = Threads(concurrency, self._runtime.spawn)
-        self._queue: deque[Queued] = deque()
-        self._running: dict[int, tuple[Queued, asyncio.Task[None] | threading.Thread | None]] = {}
+        self._threads: Threads[Attempt] = Threads(
+            concurrency, self._run_on_thread, self._runtime.spawn
+        )
+        self._queue: deque[Attempt] = deque()
+        self._running: dict[int, Attempt] = {}
         self._idle: list[asyncio.Future[None]] = []
         self._waking = False
-        self._offset_us = 0
+        self._store_time = StoreTime()
         self._calls = 0
         self._attempts = 0
         self._released = 0
         self._store_down_since: int | None = None
         self._stop = False
         self._stop_now = False
-        self._alone: Queued | None = None
+        self._preparing: set[Attempt] = set()
+        self._alone: Attempt | None = None
         self._recycle = False
         self.ready = threading.Event()
         self._concurrency = concurrency
@@ -116,6 +113,7 @@ class Worker:
         self._sleeper = Sleeper(loop)
         self._inbox = Inbox(lambda: self._soon(self._inbox.drain))
         self._finished = asyncio.Event()
+        self._claimed = asyncio.Event()
         unwatch = self._store.watch(self._news)
         pulse = Pulse(self._heartbeat, self._lease_ms, self._clock.elapsed)
         join = self._runtime.spawn(pulse.run, "tarry-heartbeat")
@@ -172,18 +170,19 @@ class Worker:
         """Release what has not started, wait for the rest, then take it back."""
         self._release_queued()
         deadline = self._clock.elapsed() + self._grace_ms * _NS_PER_MS
-        while self._running and not self._stop_now:
+        while (self._running or self._preparing) and not self._stop_now:
             left = (deadline - self._clock.elapsed()) / 1e9
             if left <= 0:
                 break
             self._finished.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._finished.wait(), left)
-        for queued, runner in list(self._running.values()):
-            self._end(queued, RELEASE, 0.0, None)
+        for attempt in list(self._running.values()):
+            attempt.ended_early = True
             self._released += 1
-            if isinstance(runner, asyncio.Task):
-                runner.cancel()
+            self._end(attempt, RELEASE, 0.0, None)
+            if isinstance(attempt.runner, asyncio.Task):
+                attempt.runner.cancel()
         if self._stop_now:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._settler.drain(), 1)
@@ -195,16 +194,21 @@ class Worker:
     async def _claim_until_stopped(self) -> None:
         while not self._stop:
             pauses = []
-            for kinds, limit in self._room.asks(len(self._queue), self._clock.elapsed()):
-                claimed = await self._claim(kinds, limit)
+            self._claimed.clear()
+            asks = [] if self._alone else self._room.asks(self._clock.elapsed())
+            for kinds, limit in asks:
+                claimed = None if self._alone else await self._claim(kinds, limit)
                 if claimed is None:
                     break
-                pauses.append(self._wakeup.after(claimed, full=len(claimed.leases) >= limit))
+                pause = self._wakeup.after(claimed, full=len(claimed.leases) >= limit)
+                pauses.append(pause - self._age_ns(claimed))
+            self._claimed.set()
             if self._stop:
                 return
             await self._sleeper.sleep(min(pauses) if pauses else self._store_pause())
 
     async def _claim(self, kinds: Sequence[str], limit: int) -> Claimed | None:
+        self._wakeup.awake()
         sent = self._clock.elapsed()
         self._calls += 1
         try:
@@ -220,42 +224,57 @@ class Worker:
             self._trouble(error, self._store_pause() / 1e9)
             return None
         self._store_answers()
-        now = self._clock.elapsed()
-        self._offset_us = claimed.now * 1_000 + claimed.micros - now // 1_000
+        self._store_time.observe(claimed.now * 1_000 + claimed.micros, self._clock.elapsed())
         if claimed.leases:
             self._take(claimed, sent)
         return claimed
 
     def _take(self, claimed: Claimed, sent: int) -> None:
-        """Queue what was claimed, and wake a slot for it."""
-        for held in self._heartbeat.hold(claimed.leases, sent):
-            handler = self._registry.find(held.lease.ref.kind)
+        """Queue what was claimed: for the slots of the loop, or for the threads."""
+        attempts = []
+        for_threads = []
+        for lease in claimed.leases:
+            handler = self._registry.find(lease.ref.kind)
             assert handler is not None  # noqa: S101 - only kinds with a handler are claimed
-            attempt = Attempt(held.lease, handler, self._codec, self._emit)
-            held.on_change = self._changed
-            queued = Queued(held, attempt, sent)
+            attempt = Attempt(lease, handler, sent)
+            attempts.append(attempt)
             self._room.took(handler)
-            self._queue.append(queued)
-        self._wake_runner()
+            if handler.is_async or decide.runs_alone(lease.task):
+                self._queue.append(attempt)
+            else:
+                for_threads.append(attempt)
+        self._heartbeat.hold(attempts)
+        if for_threads:
+            self._threads.put(for_threads)
+            self._loop.call_later(_MORE_SECONDS, self._call_threads)
+        if self._queue:
+            self._wake_runner()
         self._loop.call_later(_STALE_NS / 1e9, self._release_stale)
+
+    def _call_threads(self) -> None:
+        if self._threads.call_more():
+            self._loop.call_later(_MORE_SECONDS, self._call_threads)
 
     def _release_stale(self) -> None:
         """Give back what has not started for too long: others may have room."""
         old = self._clock.elapsed() - _STALE_NS
-        while self._queue and self._queue[0].since <= old:
-            self._give_back(self._queue.popleft())
-        if self._queue:
-            self._loop.call_later(_STALE_NS / 1e9, self._release_stale)
+        for queue in (self._queue, self._threads.queue):
+            while queue and queue[0].claimed <= old:
+                with suppress(IndexError):
+                    self._give_back(queue.popleft())
 
     def _release_queued(self) -> None:
-        while self._queue:
-            self._give_back(self._queue.popleft())
+        for queue in (self._queue, self._threads.queue):
+            while queue:
+                with suppress(IndexError):
+                    self._give_back(queue.popleft())
 
-    def _give_back(self, queued: Queued) -> None:
+    def _give_back(self, attempt: Attempt) -> None:
         self._released += 1
-        self._room.freed(queued.attempt.handler, ran=False)
-        self._settler.add(queued.attempt.settlement(RELEASE, self._store_now()))
-        self._heartbeat.drop(queued.held)
+        self._heartbeat.drop(attempt)
+        self._end_alone(attempt)
+        self._room.freed(attempt.handler, ran=False)
+        self._settler.add(attempt.settlement(RELEASE, self._store_now()))
 
     async def _place_series(self) -> None:
         """Place the recurring tasks that belong to the code."""
@@ -266,23 +285,22 @@ class Worker:
         except StoreError as error:
             self._trouble(error, 0)
 
-    # ---- slots
+    # ---- slots on the loop
 
     async def _runner(self) -> None:
         """One slot: attempt what is queued, sleep when nothing is."""
         turns = 0
         while True:
             if not self._queue or self._alone is not None:
-                turns = 0
                 waiting = self._loop.create_future()
                 self._idle.append(waiting)
                 await waiting
                 self._waking = False
                 continue
-            queued = self._queue.popleft()
+            attempt = self._queue.popleft()
             if self._queue:
                 self._wake_runner()
-            await self._attempt(queued)
+            await self._attempt(attempt)
             turns += 1
             if turns % _TURN == 0:
                 await asyncio.sleep(0)
@@ -298,206 +316,199 @@ class Worker:
                 waiting.set_result(None)
                 return
 
-    async def _attempt(self, queued: Queued) -> None:
-        """Take one queued lease through the start gate, and run its handler."""
-        held, attempt = queued.held, queued.attempt
-        handler = attempt.handler
-        if handler.is_async:
-            if self._heartbeat.needs_confirm(held, self._clock.elapsed()):
-                await self._confirm()
-            if self._refused(queued):
-                return
-            await self._run_async(queued)
-        else:
-            done = self._loop.create_future()
-            self._threads.submit(lambda: self._run_on_thread(queued, done))
-            self._running[held.lease.token] = (queued, None)
-            if handler.timeout_ms is not None:
-                timer = self._loop.call_later(
-                    handler.timeout_ms / 1_000, self._abandon, queued, done
-                )
-                done.add_done_callback(lambda _: timer.cancel())
-            await done
+    async def _attempt(self, attempt: Attempt) -> None:
+        """Take one lease through the start gate, and run its handler."""
+        unsure = self._heartbeat.needs_confirm(attempt, self._clock.elapsed())
+        if (unsure or decide.runs_alone(attempt.lease.task)) and not await self._prepare(attempt):
+            self._give_back(attempt)
+            return
+        if not attempt.handler.is_async:
+            self._threads.put([attempt])
+            return
+        refused = self._gate(attempt)
+        if refused is not None:
+            self._refuse(attempt, refused)
+            return
+        begun = start(attempt, self._codec, self._emit)
+        ran = begun if isinstance(begun, Ran) else await self._finish(attempt, begun)
+        self._ran(attempt, ran)
 
-    async def _confirm(self) -> None:
-        with suppress(StoreError):
-            await self._runtime.run_blocking(self._heartbeat.confirm, self._clock.elapsed)
-
-    def _refused(self, queued: Queued) -> bool:
-        """The start gate: say whether the attempt must not begin, and deal with it if so."""
-        held, attempt = queued.held, queued.attempt
-        now = self._clock.elapsed()
-        if not self._heartbeat.alive(held, now) or self._heartbeat.needs_confirm(held, now):
-            self._lose(queued)
-            return True
-        if held.cancelled or self._stop_now:
-            self._end(queued, RELEASE, 0.0, None)
-            return True
-        lateness_ms = (self._store_now_us() - held.lease.task.due * 1_000) / 1_000
-        dead = attempt.refuse(lateness_ms)
-        if dead is not None:
-            self._end(queued, dead, 0.0, None)
-            return True
-        held.started = True
-        return False
-
-    async def _run_async(self, queued: Queued) -> None:
-        held, attempt = queued.held, queued.attempt
-        if decide.runs_alone(held.lease.task):
-            await self._be_alone(queued)
-        token = held.lease.token
-        task = asyncio.current_task()
-        self._running[token] = (queued, task)
-        began = self._clock.elapsed()
-        timer = None
-        if attempt.handler.timeout_ms is not None and task is not None:
-            timer = self._loop.call_later(attempt.handler.timeout_ms / 1_000, task.cancel, "timeout")
+    async def _prepare(self, attempt: Attempt) -> bool:
+        """Do what takes a moment before an attempt may begin; says whether it still may."""
+        self._preparing.add(attempt)
         try:
-            ran = await run_async(attempt)
+            if self._alone is None and decide.runs_alone(attempt.lease.task):
+                await self._be_alone(attempt)
+            if self._heartbeat.needs_confirm(attempt, self._clock.elapsed()):
+                with suppress(StoreError):
+                    await self._runtime.run_blocking(self._heartbeat.confirm, self._clock.elapsed)
+        finally:
+            self._preparing.discard(attempt)
+            if self._stop:
+                self._finished.set()
+        return not self._stop and self._alone in (None, attempt)
+
+    async def _be_alone(self, attempt: Attempt) -> None:
+        """Let go of all that has not begun: it must not die with a task that kills its worker.
+
+        Nothing is claimed until the attempt has ended.
+        """
+        self._alone = attempt
+        await self._claimed.wait()
+        self._release_queued()
+        await self._settler.drain()
+
+    def _end_alone(self, attempt: Attempt) -> None:
+        if self._alone is attempt:
+            self._alone = None
+            self._wake_runner()
+            self._sleeper.wake()
+
+    async def _finish(self, attempt: Attempt, begun: Started) -> Ran:
+        """Wait for a handler that waits, no longer than its time-out."""
+        self._running[attempt.lease.token] = attempt
+        attempt.runner = slot = asyncio.current_task()
+        assert slot is not None  # noqa: S101 - a coroutine runs on a task
+        timer = None
+        if attempt.handler.timeout_ms is not None:
+            timer = self._loop.call_later(attempt.handler.timeout_ms / 1_000, slot.cancel, _TIMEOUT)
+        try:
+            ran = await begun.finish()
         except asyncio.CancelledError as error:
-            if token not in self._running:
+            if attempt.ended_early or self._stop_now:
                 # Given back by the stop: the slot ends with it.
                 raise
-            ran = Ran(error=self._why_cancelled(queued, error))
-            if task is not None:
-                task.uncancel()
+            ran = Ran(error=_why(attempt, error))
         finally:
             if timer is not None:
                 timer.cancel()
-            if self._alone is queued:
-                self._alone = None
-                self._wake_runner()
-        self._ran(queued, ran, self._clock.elapsed() - began)
+        if attempt.ended_early or self._stop_now:
+            # As above, though the handler did not mind being cancelled.
+            raise asyncio.CancelledError
+        while slot.cancelling():
+            # Also what the handler swallowed: it must not follow the next one on this slot.
+            slot.uncancel()
+        return ran
 
-    def _why_cancelled(self, queued: Queued, error: BaseException) -> BaseException:
-        if "timeout" in error.args:
-            limit = queued.attempt.handler.timeout_ms or 0
-            return TimeoutError(f"the handler took longer than {limit / 1_000:g} s")
-        if queued.held.lost:
-            return TimeoutError("the lease was lost")
-        return error
+    # ---- slots on threads
 
-    def _run_on_thread(self, queued: Queued, done: "asyncio.Future[None]") -> None:
-        """Run a plain handler; on its thread."""
-        held = queued.held
-        if self._heartbeat.needs_confirm(held, self._clock.elapsed()):
+    def _run_on_thread(self, attempt: Attempt) -> None:
+        """Take one lease through the start gate, and run its handler; on a thread."""
+        if self._heartbeat.needs_confirm(attempt, self._clock.elapsed()):
             with suppress(StoreError):
                 self._heartbeat.confirm(self._clock.elapsed)
-        if self._refused_on_thread(queued):
-            self._inbox.put(lambda: self._refused_late(queued, done))
+        if self._alone not in (None, attempt):
+            self._inbox.put(lambda: self._give_back(attempt))
             return
-        with suppress(KeyError):
-            self._running[held.lease.token] = (queued, threading.current_thread())
-        began = self._clock.elapsed()
-        ran = run_sync(queued.attempt)
-        took = self._clock.elapsed() - began
+        refused = self._gate(attempt)
+        if refused is not None:
+            self._inbox.put(lambda: self._refuse(attempt, refused))
+            return
+        attempt.runner = threading.current_thread()
+        self._running[attempt.lease.token] = attempt
+        if attempt.handler.timeout_ms is not None:
+            limit = attempt.handler.timeout_ms / 1_000
+            self._inbox.put(lambda: self._limit(attempt, limit))
+        ran = run_sync(attempt, self._codec, self._emit)
+        self._inbox.put(lambda: self._thread_ended(attempt, ran))
 
-        def finish() -> None:
-            if not done.done():
-                done.set_result(None)
-                self._ran(queued, ran, took)
+    def _thread_ended(self, attempt: Attempt, ran: Ran) -> None:
+        if not attempt.ended_early:
+            self._ran(attempt, ran)
 
-        self._inbox.put(finish)
+    def _limit(self, attempt: Attempt, seconds: float) -> None:
+        self._loop.call_later(seconds, self._abandon, attempt)
 
-    def _refused_on_thread(self, queued: Queued) -> bool:
-        held, now = queued.held, self._clock.elapsed()
-        if not self._heartbeat.alive(held, now) or self._heartbeat.needs_confirm(held, now):
-            return True
-        if held.cancelled or self._stop_now:
-            return True
-        lateness_ms = (self._store_now_us() - held.lease.task.due * 1_000) / 1_000
-        if queued.attempt.refuse(lateness_ms) is not None:
-            return True
-        held.started = True
-        return False
-
-    def _refused_late(self, queued: Queued, done: "asyncio.Future[None]") -> None:
-        if not done.done():
-            done.set_result(None)
-            self._running.pop(queued.held.lease.token, None)
-            if not self._refused(queued):  # pragma: no cover - the thread saw a reason
-                self._end(queued, RELEASE, 0.0, None)
-
-    def _abandon(self, queued: Queued, done: "asyncio.Future[None]") -> None:
+    def _abandon(self, attempt: Attempt) -> None:
         """Give up on a plain handler that outlived its time-out: its thread cannot be stopped."""
-        _, thread = self._running.get(queued.held.lease.token, (queued, None))
-        if done.done() or not isinstance(thread, threading.Thread):
+        if self._running.get(attempt.lease.token) is not attempt:
             return
-        done.set_result(None)
-        self._threads.abandon(thread)
-        self._emit(SlotLost(ref=queued.held.lease.ref, lost=self._threads.abandoned))
-        limit = queued.attempt.handler.timeout_ms or 0
-        error = TimeoutError(f"the handler took longer than {limit / 1_000:g} s")
-        self._ran(queued, Ran(error=error), limit * _NS_PER_MS)
+        assert isinstance(attempt.runner, threading.Thread)  # noqa: S101 - plain handlers only
+        attempt.ended_early = True
+        self._threads.abandon(attempt.runner)
+        self._emit(SlotLost(ref=attempt.lease.ref, lost=self._threads.abandoned))
+        self._ran(attempt, Ran(error=_why(attempt, asyncio.CancelledError(_TIMEOUT))))
         if self._threads.abandoned >= LOST_SLOTS and not self._stop:
             self._recycle = True
             self.stop()
 
-    async def _be_alone(self, queued: Queued) -> None:
-        """Let a task that may kill its worker run alone: nobody unstarted dies with it."""
-        self._alone = queued
-        self._release_queued()
-        await self._settler.drain()
+    # ---- the start gate
+
+    def _gate(self, attempt: Attempt) -> AnyOutcome | None:
+        """Return what becomes of an attempt that must not start, None if it may.
+
+        Directly before a handler starts its lease must have time left, by the worker's own clock
+        and from the instant the claim was sent. LOST stands for a lease that has not.
+        """
+        now = self._clock.elapsed()
+        if not self._heartbeat.alive(attempt, now) or self._heartbeat.needs_confirm(attempt, now):
+            attempt.lost = True
+            return RELEASE
+        if attempt.cancelled or self._stop_now:
+            return RELEASE
+        lateness_ms = (self._store_time.now_us(now) - attempt.lease.task.due * 1_000) / 1_000
+        dead = attempt.refuse(lateness_ms)
+        if dead is None:
+            attempt.started = True
+            attempt.began = now
+        return dead
+
+    def _refuse(self, attempt: Attempt, outcome: AnyOutcome) -> None:
+        self._end(attempt, outcome, 0.0, None)
 
     # ---- outcomes
 
-    def _ran(self, queued: Queued, ran: Ran, took_ns: int) -> None:
-        chance = self._runtime.random.random()
-        outcome = queued.attempt.outcome(ran, self._store_now(), chance)
-        self._end(queued, outcome, took_ns / _NS_PER_MS, ran.error)
+    def _ran(self, attempt: Attempt, ran: Ran) -> None:
+        now = self._clock.elapsed()
+        store_now = self._store_time.now_us(now) // 1_000
+        outcome = attempt.outcome(ran, store_now, self._runtime.random.random())
+        self._end(attempt, outcome, (now - attempt.began) / _NS_PER_MS, ran.error)
 
     def _end(
-        self, queued: Queued, outcome: AnyOutcome, run_ms: float, error: BaseException | None
+        self, attempt: Attempt, outcome: AnyOutcome, run_ms: float, error: BaseException | None
     ) -> None:
         """Hand an outcome to the settler and free the slot."""
-        held, attempt = queued.held, queued.attempt
-        self._forget(queued)
-        self._attempts += 1
-        if held.lost:
-            self._emit(LeaseLost(ref=held.lease.ref, token=held.lease.token))
-            return
-        self._settler.add(attempt.settlement(outcome, self._store_now()))
-        self._emit(attempt.ended(outcome, run_ms, error))
-
-    def _lose(self, queued: Queued) -> None:
-        self._forget(queued)
-        self._emit(LeaseLost(ref=queued.held.lease.ref, token=queued.held.lease.token))
-
-    def _forget(self, queued: Queued) -> None:
-        full = self._room.is_full
-        self._running.pop(queued.held.lease.token, None)
-        self._heartbeat.drop(queued.held)
-        self._room.freed(queued.attempt.handler, ran=True)
+        full = self._room.is_full(attempt.handler)
+        self._running.pop(attempt.lease.token, None)
+        self._heartbeat.drop(attempt)
+        self._end_alone(attempt)
+        self._room.freed(attempt.handler, ran=True)
         if full:
             self._sleeper.wake()
         if self._stop:
             self._finished.set()
+        if attempt.lost:
+            self._emit(LeaseLost(ref=attempt.lease.ref, token=attempt.lease.token))
+            return
+        self._attempts += 1
+        self._settler.add(attempt.settlement(outcome, self._store_now()))
+        self._emit(attempt.ended(outcome, run_ms, error))
 
     def _settled(self, settlement: Settlement, answer: SettleResult) -> None:
-        self._store_answers()
         if answer is SettleResult.LEASE_LOST:
             lease = settlement.lease
             self._emit(LeaseLost(ref=lease.ref, token=lease.token))
 
-    def _changed(self, held: Held) -> None:
-        """A running attempt was cancelled or its lease lost; on the heartbeat's thread."""
-        self._soon(lambda: self._tell_attempt(held))
+    def _changed(self, attempt: Attempt) -> None:
+        """Hear that an attempt was cancelled or its lease lost; on the heartbeat's thread."""
+        if attempt.lost:
+            self._soon(lambda: self._give_up(attempt))
 
-    def _tell_attempt(self, held: Held) -> None:
-        queued, runner = self._running.get(held.lease.token, (None, None))
-        if queued is None:
-            return
-        queued.attempt.stop_asked = True
-        if held.lost and isinstance(runner, asyncio.Task):
+    def _give_up(self, attempt: Attempt) -> None:
+        """Stop an async handler whose lease is gone: somebody else may run it already."""
+        runner = attempt.runner
+        if attempt.lease.token in self._running and isinstance(runner, asyncio.Task):
             runner.cancel()
 
     # ---- the store and its clock
 
-    def _store_now_us(self) -> int:
-        return self._clock.elapsed() // 1_000 + self._offset_us
-
     def _store_now(self) -> int:
-        return self._store_now_us() // 1_000
+        return self._store_time.now_us(self._clock.elapsed()) // 1_000
+
+    def _age_ns(self, claimed: Claimed) -> int:
+        """Return how long ago the store said what *claimed* says."""
+        now_us = self._store_time.now_us(self._clock.elapsed())
+        return max(0, now_us - claimed.now * 1_000 - claimed.micros) * 1_000
 
     def _news(self, due: int) -> None:
         if self._wakeup.matters(due):
@@ -526,6 +537,14 @@ class Worker:
     def store_answers(self) -> bool:
         """Whether the store answered when it was last asked."""
         return self._store_down_since is None and not self._stop
+
+
+def _why(attempt: Attempt, error: BaseException) -> BaseException:
+    """Return as an error what made the worker cancel a handler."""
+    if _TIMEOUT in error.args:
+        limit = attempt.handler.timeout_ms or 0
+        return TimeoutError(f"the handler took longer than {limit / 1_000:g} s")
+    return error
 
 
 def _served(registry: Registry, kinds: Sequence[str] | None) -> tuple[str, ...]:

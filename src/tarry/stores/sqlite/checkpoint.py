@@ -5,7 +5,8 @@ import sqlite3
 import threading
 from contextlib import suppress
 
-from tarry.stores.sqlite.connection import Connections
+from tarry.errors import StoreError
+from tarry.stores.sqlite.connection import WAL_BYTES, Connections
 
 _EVERY_ROWS = 2_000
 _RESTART_FRAMES = 10_000
@@ -26,6 +27,7 @@ class Checkpointer:
     def _begin_process(self) -> None:
         self._pid = os.getpid()
         self._rows = 0
+        self._looked = False
         self._work = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -34,6 +36,8 @@ class Checkpointer:
         """Count what was written; wakes the thread when it is worth a checkpoint."""
         if self._pid != os.getpid():
             self._begin_process()
+        if not self._looked:
+            self._look()
         self._rows += rows
         if self._rows < _EVERY_ROWS or self._stopped:
             return
@@ -43,18 +47,22 @@ class Checkpointer:
             self._thread.start()
         self._work.set()
 
-    def _run(self) -> None:
-        db = self._connections.open("NORMAL")
-        try:
-            while True:
-                self._work.wait()
-                self._work.clear()
-                if self._stopped:
-                    return
-                with suppress(sqlite3.Error):
+    def _look(self) -> None:
+        """Checkpoint what processes that lived too briefly to do it have left behind."""
+        self._looked = True
+        with suppress(OSError, StoreError):
+            if os.stat(f"{self._connections.path}-wal").st_size > WAL_BYTES:
+                with self._connections.apart() as db:
                     self._checkpoint(db)
-        finally:
-            db.close()
+
+    def _run(self) -> None:
+        while True:
+            self._work.wait()
+            self._work.clear()
+            if self._stopped:
+                return
+            with suppress(StoreError), self._connections.apart() as db:
+                self._checkpoint(db)
 
     def _checkpoint(self, db: sqlite3.Connection) -> None:
         _, frames, moved = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

@@ -4,11 +4,17 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from types import ModuleType
 
 from tarry.clock import SYSTEM, nap
-from tarry.errors import StoreBusyError, StoreClosedError, StoreFullError
+from tarry.errors import (
+    StoreBusyError,
+    StoreClosedError,
+    StoreFullError,
+    StoreRefusedError,
+)
+from tarry.stores.sqlite import forking
 from tarry.stores.sqlite.errors import mapped, translate
 
 fcntl: ModuleType | None
@@ -19,80 +25,129 @@ except ImportError:  # pragma: no cover - no flock outside Unix
 
 BUSY_MS = 5_000
 _SIDE_WAIT_NS = 1_000_000_000
+_STOPPED_WAIT_NS = 10_000_000
+WAL_BYTES = 64 << 20
+"""A WAL that has grown beyond this is cut back to it."""
 _CACHE_KIB = 8_000
 _HARMLESS = (StoreBusyError, StoreFullError)
 
 
-class Connections:
+class Connections(forking.Forkable):
     """A pool of connections for each durability, and the write lock.
 
     `full` is for what callers are promised (a commit waits for the disk), `normal` for what may be
-    forgotten by a power cut at the price of a second attempt. A forked child starts with none and
-    never touches its parent's: closing those would drop the parent's locks.
+    forgotten by a power cut at the price of a second attempt. A fork finds none open: see `forking`.
     """
 
     def __init__(self, path: str, *, full: str = "FULL") -> None:
         self.path = path
         self._sync = {"full": full, "normal": "NORMAL"}
         self._closed = False
-        self._abandoned: list[object] = []
+        self._inherited: list[object] = []
         self._begin_process()
+        forking.enter(self)
 
     def _begin_process(self) -> None:
         self._pid = os.getpid()
         self._idle: dict[str, list[sqlite3.Connection]] = {"full": [], "normal": []}
+        self._lending = forking.Lending()
         self._writer = threading.Lock()
         self._side: int | None = None
+        self._patience_ns = _SIDE_WAIT_NS
 
-    def _own(self) -> None:
+    def own(self) -> None:
+        """Raise if there is no using the file from here."""
         if self._closed:
             message = f"{self.path}: the store was closed"
             raise StoreClosedError(message)
         if self._pid != os.getpid():
-            self._abandoned += [self._idle, self._side]
-            self._begin_process()
+            self.after_fork()
+        if self._inherited:
+            message = (
+                f"{self.path} was in use when this process was forked, and SQLite does not "
+                "survive that; nothing was written; open the store after the fork"
+            )
+            raise StoreRefusedError(message)
+
+    def before_fork(self) -> None:
+        """Wait until nobody uses a connection, and close them all."""
+        self._lending.stop()
+        if not self._lending.count:
+            self._close_idle()
+
+    def after_fork(self) -> None:
+        """Go on in the parent, begin anew in the child."""
+        if self._pid == os.getpid():
+            self._lending.go_on()
+            return
+        if self._lending.count or any(self._idle.values()):
+            # Never used, and never closed: that would drop locks.
+            self._inherited += [self._idle]
+        self._begin_process()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection for reads; each statement sees its own moment."""
-        self._own()
-        with mapped(self.path):
-            db = self._take("normal")
-            try:
+        self.own()
+        lending = self._lending
+        lending.begin()
+        try:
+            with mapped(self.path):
+                db = self._take("normal")
+                try:
+                    yield db
+                finally:
+                    self._give_back("normal", db)
+        finally:
+            lending.end()
+
+    @contextmanager
+    def apart(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection of its own, closed at the end of the block."""
+        self.own()
+        lending = self._lending
+        lending.begin()
+        try:
+            with mapped(self.path), closing(self._open("NORMAL")) as db:
                 yield db
-            finally:
-                self._give_back("normal", db)
+        finally:
+            lending.end()
 
     @contextmanager
     def writing(self, durability: str) -> Iterator[sqlite3.Connection]:
         """Lend a connection inside a write transaction, committed at the end of the block."""
-        self._own()
-        with mapped(self.path), self._writer:
-            db = self._take(durability)
-            held = self._queue_up()
-            try:
-                db.execute("BEGIN IMMEDIATE")
+        self.own()
+        lending = self._lending
+        lending.begin()
+        try:
+            with mapped(self.path), self._writer:
+                db = self._take(durability)
+                held = False
                 try:
-                    yield db
-                    db.execute("COMMIT")
-                except BaseException:
-                    with suppress(sqlite3.Error):
-                        db.execute("ROLLBACK")
+                    held = self._queue_up()
+                    db.execute("BEGIN IMMEDIATE")
+                    try:
+                        yield db
+                        db.execute("COMMIT")
+                    except BaseException:
+                        with suppress(sqlite3.Error):
+                            db.execute("ROLLBACK")
+                        raise
+                except sqlite3.Error as error:
+                    if translate(error, self.path).__class__ not in _HARMLESS:
+                        # After a failed sync nobody knows what a handle has seen.
+                        db.close()
                     raise
-            except sqlite3.Error as error:
-                if translate(error, self.path).__class__ not in _HARMLESS:
-                    # After a failed sync nobody knows what a handle has seen: never used again.
-                    db.close()
-                raise
-            finally:
-                if held:
-                    self._leave_queue()
-                self._give_back(durability, db)
+                finally:
+                    if held:
+                        self._leave_queue()
+                    self._give_back(durability, db)
+        finally:
+            lending.end()
 
     @contextmanager
     def queued(self) -> Iterator[None]:
         """Hold the writers' queue without a transaction, as a checkpoint that must not starve does."""
-        self._own()
         with self._writer:
             held = self._queue_up()
             try:
@@ -103,7 +158,7 @@ class Connections:
 
     def _take(self, durability: str) -> sqlite3.Connection:
         idle = self._idle[durability]
-        return idle.pop() if idle else self.open(self._sync[durability])
+        return idle.pop() if idle else self._open(self._sync[durability])
 
     def _give_back(self, durability: str, db: sqlite3.Connection) -> None:
         try:
@@ -115,8 +170,7 @@ class Connections:
         else:
             db.close()
 
-    def open(self, synchronous: str) -> sqlite3.Connection:
-        """Open a connection of its own, outside the pool."""
+    def _open(self, synchronous: str) -> sqlite3.Connection:
         db = sqlite3.connect(
             self.path,
             timeout=BUSY_MS / 1_000,
@@ -124,9 +178,14 @@ class Connections:
             check_same_thread=False,
             cached_statements=256,
         )
-        db.execute(f"PRAGMA synchronous={synchronous}")
-        db.execute("PRAGMA wal_autocheckpoint=0")
-        db.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
+        try:
+            db.execute(f"PRAGMA synchronous={synchronous}")
+            db.execute("PRAGMA wal_autocheckpoint=0")
+            db.execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
+            db.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
+        except BaseException:
+            db.close()
+            raise
         return db
 
     def _queue_up(self) -> bool:
@@ -135,10 +194,16 @@ class Connections:
         It is only a queue. Who holds it too long (a stopped process) is overtaken; BEGIN IMMEDIATE
         is what keeps writers apart.
         """
+        if self._closed:
+            self.own()
         if fcntl is None:  # pragma: no cover - no flock outside Unix
             return False
         if self._side is None:
-            self._side = os.open(f"{self.path}-lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            try:
+                flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
+                self._side = os.open(f"{self.path}-lock", flags, 0o600)
+            except OSError:
+                return False
         try:
             fcntl.flock(self._side, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -146,29 +211,40 @@ class Connections:
         return True
 
     def _wait_in_queue(self, side: int, fcntl: ModuleType) -> bool:
-        deadline = SYSTEM.elapsed() + _SIDE_WAIT_NS
+        deadline = SYSTEM.elapsed() + self._patience_ns
         pause = 50e-6
         while SYSTEM.elapsed() < deadline:
             nap(pause)
             with suppress(BlockingIOError):
                 fcntl.flock(side, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._patience_ns = _SIDE_WAIT_NS
                 return True
             pause = min(pause * 1.5, 1e-3)
+        # Whoever stands there has stopped: not every write waits that long for it.
+        self._patience_ns = _STOPPED_WAIT_NS
         return False
 
     def _leave_queue(self) -> None:
         if fcntl is not None and self._side is not None:
             fcntl.flock(self._side, fcntl.LOCK_UN)
 
-    def close(self) -> None:
-        """Close what this process opened."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._pid != os.getpid():
-            return
+    def _close_idle(self) -> None:
         for idle in self._idle.values():
             while idle:
                 idle.pop().close()
         if self._side is not None:
             os.close(self._side)
+            self._side = None
+
+    def close(self) -> None:
+        """Close what this process opened; who is still at work closes when it is done."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._pid != os.getpid():
+            return
+        if self._writer.acquire(timeout=BUSY_MS / 1_000):
+            try:
+                self._close_idle()
+            finally:
+                self._writer.release()

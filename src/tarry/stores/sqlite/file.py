@@ -1,6 +1,7 @@
 """The database file: made with care, and refused before anything is written to what is not ours."""
 
 import os
+import re
 import sqlite3
 from pathlib import Path
 from urllib.parse import quote
@@ -17,7 +18,12 @@ from tarry.stores.sqlite.errors import mapped
 
 APPLICATION_ID = 0x74617279  # "tary"
 _PACKAGE = "tarry.stores.sqlite"
-_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "fuse.sshfs", "9p", "glusterfs"}
+_NETWORK = {
+    *("9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4"),
+    *("smb3", "smbfs", "fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs"),
+}
+_MOUNTS = "/proc/self/mountinfo"
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 def prepare(path: str) -> None:
@@ -54,10 +60,10 @@ def _refuse_foreign(path: str) -> None:
             [version] = db.execute("PRAGMA user_version").fetchone()
         finally:
             db.close()
-    if application != APPLICATION_ID and tables:
+    if application != APPLICATION_ID and (application or tables or version):
         message = f"{path} is a database of another program; nothing was written"
         raise ForeignFileError(message)
-    refuse_newer(path, version if application == APPLICATION_ID else 0)
+    refuse_newer(path, version)
 
 
 def refuse_newer(path: str, version: int) -> None:
@@ -84,17 +90,22 @@ def _refuse_network(path: str) -> None:
 def file_system(path: str) -> str:
     """Return the type of the file system *path* lies on, "" where that cannot be seen."""
     try:
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        mounts = Path(_MOUNTS).read_bytes()
     except OSError:
         return ""
-    real = os.path.realpath(path)
+    return mounted(os.path.realpath(path), mounts)
+
+
+def mounted(path: str, mounts: bytes) -> str:
+    """Return the type of the file system that holds *path*, by a list of mounts as Linux keeps it."""
     best, found = "", ""
-    for line in lines:
-        left, _, right = line.partition(" - ")
-        mount = left.split()[4].encode().decode("unicode_escape")
-        inside = real == mount or real.startswith(mount.rstrip("/") + "/")
+    for line in mounts.splitlines():
+        left, _, right = line.partition(b" - ")
+        escaped = left.split()[4]
+        mount = os.fsdecode(_ESCAPED.sub(lambda code: bytes([int(code[1], 8)]), escaped))
+        inside = path == mount or path.startswith(mount.rstrip("/") + "/")
         if inside and len(mount) >= len(best):
-            best, found = mount, right.split()[0]
+            best, found = mount, right.split()[0].decode()
     return found
 
 

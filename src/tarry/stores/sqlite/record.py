@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from tarry.life import Change, Life
 from tarry.lease import Lease
+from tarry.life import Change, Life
 from tarry.stores.sql.statements import load
 from tarry.stores.sqlite import rows
 from tarry.task import Task, TaskState

@@ -5,6 +5,7 @@ transactions write no counter. Whoever finds another owner on the counter starts
 it: numbers handed out in order of commits never fall back.
 """
 
+import os
 import sqlite3
 
 from tarry.stores.sqlite.record import SQL
@@ -13,17 +14,31 @@ _BLOCK = 1_000
 
 
 class Revisions:
-    """Draws revisions inside write transactions; its callers hold the write lock."""
+    """Draws revisions inside write transactions; its callers hold the write lock.
+
+    Each process owns blocks of its own: a forked child must not use up its parent's.
+    """
 
     def __init__(self, owner: int) -> None:
         self._owner = owner
+        self._pid = os.getpid()
+        self._stale = True
         self._next = 1
         self._last = 0
 
     def draw(self, db: sqlite3.Connection, count: int) -> range:
         """Return *count* new revisions."""
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._owner = int.from_bytes(os.urandom(8)) >> 2
         upto, owner = db.execute(SQL["block"]).fetchone()
-        if owner != self._owner or upto != self._last or self._next + count > self._last + 1:
+        stale, self._stale = self._stale, False
+        if (
+            stale
+            or owner != self._owner
+            or upto != self._last
+            or self._next + count > self._last + 1
+        ):
             size = count + _BLOCK
             [self._last] = db.execute(SQL["draw_block"], (size, self._owner)).fetchone()
             self._next = self._last - size + 1
@@ -32,5 +47,8 @@ class Revisions:
         return drawn
 
     def forget(self) -> None:
-        """Drop the block: the transaction that drew it may not have happened."""
-        self._next, self._last = 1, 0
+        """Drop the block: the transaction that drew it may not have happened.
+
+        Only marks it, since another thread may be drawing by now.
+        """
+        self._stale = True

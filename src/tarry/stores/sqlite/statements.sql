@@ -57,21 +57,20 @@ INSERT OR REPLACE INTO ended (lane, key, due, revision, created, attempt, snooze
 VALUES (:lane, :key, :due, :revision, :created, :attempt, :snoozes, :lost, :nominal, :declared,
         :cancelled, :keep_ms, :rule, :reason, :headers, :payload, :state, :at, :until);
 
--- The earliest waiting due of each lane; a lane without waiting tasks has none.
+-- The earliest waiting due of each open lane, and (as lane -1) the earliest end of a lease in them.
+-- Leases are few, their order is an index.
 -- name: heads
 SELECT lane.id, (SELECT min(due) FROM task WHERE task.lane = lane.id AND token IS NULL)
-FROM lane WHERE lane.id IN (SELECT value FROM json_each(?)) AND NOT paused;
-
--- The earliest end of a lease in these lanes; leases are few, their order is an index.
--- name: first_expiry
-SELECT expires FROM task
-WHERE token IS NOT NULL AND lane IN (SELECT value FROM json_each(?))
-  AND NOT (SELECT paused FROM lane WHERE lane.id = task.lane)
-ORDER BY expires LIMIT 1;
+FROM lane WHERE lane.id IN (:lanes) AND NOT paused
+UNION ALL
+SELECT -1, (SELECT expires FROM task INDEXED BY task_leased
+            WHERE token IS NOT NULL AND +lane IN (:lanes)
+              AND NOT (SELECT paused FROM lane WHERE lane.id = task.lane)
+            ORDER BY expires LIMIT 1);
 
 -- name: expired
-SELECT lane, key FROM task
-WHERE token IS NOT NULL AND expires <= ? AND lane IN (SELECT value FROM json_each(?))
+SELECT lane, key FROM task INDEXED BY task_leased
+WHERE token IS NOT NULL AND expires <= ? AND +lane IN (SELECT value FROM json_each(?))
 ORDER BY expires LIMIT ?;
 
 -- name: due
@@ -126,8 +125,8 @@ WHERE lane = :lane AND token IS NULL AND due >= :low AND due < :high AND (due, i
 ORDER BY due, id LIMIT :limit;
 
 -- name: scan_leased
-SELECT lane, key FROM task
-WHERE token IS NOT NULL AND lane IN (SELECT value FROM json_each(?));
+SELECT lane, key FROM task INDEXED BY task_leased
+WHERE token IS NOT NULL AND +lane IN (SELECT value FROM json_each(?));
 
 -- name: scan_ended
 SELECT id, key, due, revision, created, attempt, snoozes, lost, nominal, declared, cancelled, keep_ms,

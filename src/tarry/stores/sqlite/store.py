@@ -4,9 +4,11 @@ A batch that meets nothing in its way takes a short path of a statement or two; 
 that simple is read, changed by `tarry.life` and written back, ref by ref, in one transaction.
 """
 
+import os
 import random
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -56,6 +58,9 @@ Item = TypeVar("Item")
 _STEP = 500
 """Rows of one transaction: more would keep other writers waiting."""
 
+_EXPIRY = -1
+"""Stands for the earliest end of a lease where lanes are asked for their heads."""
+
 _json = msgspec.json.Encoder().encode
 
 
@@ -92,7 +97,8 @@ class SqliteStore(Store):
         rng: random.Random | None = None,
     ) -> None:
         self.namespace = check_namespace(namespace)
-        self.path = path
+        # Absolute: who changes the working folder later must not get another file.
+        self.path = path = os.path.realpath(path)
         self.capabilities = Capabilities(
             medium="sqlite",
             survives="power loss" if sync == "full" else "process kill",
@@ -103,7 +109,11 @@ class SqliteStore(Store):
         self._random = rng or random.SystemRandom()
         prepare(path)
         self._connections = Connections(path, full=sync.upper())
-        self.migrate()
+        try:
+            self._migrated = migrate(self._connections)
+        except BaseException:
+            self._connections.close()
+            raise
         self._lanes = Lanes(self._connections, namespace)
         self._revisions = Revisions(self._random.getrandbits(62))
         self._wakeups = Wakeups(path)
@@ -259,13 +269,15 @@ class SqliteStore(Store):
                 heads, _ = self._heads(db, lanes)
                 due = [lane for lane, head in heads.items() if _reached(head, now)]
                 found = self._take(db, due, limit, now, now + lease_ms, holder)
-                heads, expiry = self._heads(db, lanes)
             kinds_by_lane = {lane: kind for kind, lane in known.items()}
             leases = [
                 rows.lease(kinds_by_lane[row[17]], row, row[16], holder, now + lease_ms)
                 for row in sorted(found, key=_by_due)
             ]
             self._checkpointer.wrote(len(leases))
+            with self._connections.reading() as db:
+                heads, expiry = self._heads(db, lanes)
+            now, micros = divmod(self._clock.now_us(), 1_000)
         sights = [due for due in (*heads.values(), expiry) if due is not None]
         return Claimed(leases, now, micros, min(sights, default=None))
 
@@ -273,10 +285,8 @@ class SqliteStore(Store):
         self, db: sqlite3.Connection, lanes: Sequence[int]
     ) -> tuple[dict[int, int | None], int | None]:
         """Return each open lane's earliest due, and the earliest end of a lease in them."""
-        asked = (_json(lanes),)
-        heads = dict(db.execute(SQL["heads"], asked).fetchall())
-        expiry = db.execute(SQL["first_expiry"], asked).fetchone()
-        return heads, expiry[0] if expiry else None
+        heads = dict(db.execute(_heads_of(tuple(lanes))).fetchall())
+        return heads, heads.pop(_EXPIRY)
 
     def _take(
         self,
@@ -400,11 +410,25 @@ class SqliteStore(Store):
 
     def watch(self, callback: Watcher) -> Callable[[], None]:
         """Call *callback* on news."""
+        self._connections.own()
         return self._wakeups.watch(callback)
 
     def migrate(self) -> list[str]:
-        """Bring the file to this version's layout."""
-        return migrate(self._connections)
+        """Bring the file to this version's layout; the first answer tells what opening it did."""
+        before, self._migrated = self._migrated, []
+        return before + migrate(self._connections)
+
+    def facts(self) -> dict[str, str]:
+        """Tell which SQLite, which layout, and how large the file is."""
+        with self._connections.reading() as db:
+            [layout] = db.execute("PRAGMA user_version").fetchone()
+            [pages] = db.execute("PRAGMA page_count").fetchone()
+            [size] = db.execute("PRAGMA page_size").fetchone()
+        return {
+            "layout": str(layout),
+            "SQLite": sqlite3.sqlite_version,
+            "size": f"{pages * size:,} bytes",
+        }
 
     def close(self) -> None:
         """Let go of the file."""
@@ -413,7 +437,13 @@ class SqliteStore(Store):
         self._connections.close()
 
 
-def _insert_all(db: sqlite3.Connection, records: list[tuple[object, ...]]) -> None:
+@lru_cache(maxsize=64)
+def _heads_of(lanes: tuple[int, ...]) -> str:
+    """Return `heads` with *lanes* written out: prepared once, it binds nothing."""
+    return SQL["heads"].replace(":lanes", ", ".join(map(str, lanes or (0,))))
+
+
+def _insert_all(db: sqlite3.Connection, records: Sequence[tuple[object, ...]]) -> None:
     try:
         if len(records) == 1:
             db.execute(SQL["insert"], records[0])

@@ -13,10 +13,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tarry.clock import SYSTEM
 from tarry.stores.store import Watcher
 
 _DUE = struct.Struct("<q")
 _STOP = -1
+_TICK_NS = 50_000_000
 
 
 class Wakeups:
@@ -46,7 +48,8 @@ class Wakeups:
         with self._lock:
             self._watchers.append(callback)
             if self._listener is None and self._reach(make=True):
-                self._listener = _Listener(f"/proc/self/fd/{self._fd}", self._tell)
+                with suppress(OSError):
+                    self._listener = _Listener(f"/proc/self/fd/{self._fd}", self._tell)
 
         def undo() -> None:
             with self._lock:
@@ -90,7 +93,11 @@ class Wakeups:
     def _reach(self, *, make: bool) -> bool:
         """Hold a descriptor of the folder; says whether there is one."""
         if self._fd is not None:
-            return True
+            if os.fstat(self._fd).st_nlink:
+                return True
+            # Somebody swept the folder away.
+            os.close(self._fd)
+            self._fd = None
         if not Path("/proc/self/fd").is_dir():  # pragma: no cover - Linux has it
             return False
         try:
@@ -102,11 +109,16 @@ class Wakeups:
         return True
 
     def _refresh(self, fd: int) -> None:
-        """List the folder again if it has changed."""
+        """List the folder again if it has changed.
+
+        File systems tell time in steps of some milliseconds: a change just now may not be the last
+        one of its instant, so that only an older one is remembered as seen.
+        """
         changed = os.fstat(fd).st_mtime_ns
         if changed != self._seen:
             self._names = [name for name in os.listdir(fd) if name.endswith(".sock")]
-            self._seen = changed
+            settled = abs(SYSTEM.now_us() * 1_000 - changed) > _TICK_NS
+            self._seen = changed if settled else 0
 
     def close(self) -> None:
         """Stop listening and leave the folder clean."""
@@ -132,7 +144,11 @@ class _Listener:
         self.name = f"{os.getpid()}-{os.urandom(4).hex()}.sock"
         self._path = f"{folder}/{self.name}"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(self._path)
+        try:
+            self._socket.bind(self._path)
+        except OSError:
+            self._socket.close()
+            raise
         self._tell = tell
         self._thread = threading.Thread(target=self._listen, name="tarry-wake", daemon=True)
         self._thread.start()

@@ -147,6 +147,16 @@ class Calls:
 
         assert numbered(remembering, 1).leases == []
 
+    def test_a_repeated_claim_leaves_out_what_has_expired_in_a_paused_kind(
+        self, remembering: Store, clock: ManualClock
+    ) -> None:
+        schedule(remembering)
+        numbered(remembering, 1)
+        remembering.pause(KIND, paused=True)
+        expire(clock)
+
+        assert numbered(remembering, 1).leases == []
+
     def test_a_claim_older_than_the_newest_takes_nothing(self, remembering: Store) -> None:
         remembering.schedule([Request(TaskRef(KIND, str(n)), In(0)) for n in range(3)])
         numbered(remembering, 5)

@@ -84,6 +84,19 @@ class History:
         [task] = kept(store, TaskState.CANCELLED)
         assert (task.revision, task.attempt, task.cancelled) == (lease.task.revision, 1, True)
 
+    def test_a_cancelled_occurrence_that_yields_to_a_newer_revision_is_kept(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        lease = start(store, keep_ms=KEEP_MS, rule="every 1h", declared=True)
+        cancel(store)
+        schedule(store)
+        expire(clock)
+
+        claim(store)
+
+        [task] = kept(store, TaskState.CANCELLED)
+        assert task.revision == lease.task.revision
+
     def test_what_waited_behind_a_cancelled_attempt_is_kept_too(self, store: Store) -> None:
         lease = start(store, keep_ms=KEEP_MS)
         behind = schedule(store, keep_ms=KEEP_MS)

@@ -261,6 +261,17 @@ class Leases:
         counts = store.counts()[KIND]
         assert (counts.scheduled, counts.leased, counts.overdue) == (1, 0, 1)
 
+    def test_a_lease_ends_on_the_millisecond_for_callers(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        start(store)
+
+        clock.advance(LEASE_MS - 1)
+        assert shown(store).state is TaskState.LEASED
+        clock.advance(1)
+        assert shown(store).state is TaskState.SCHEDULED
+        assert cancel(store)
+
     def test_a_schedule_replaces_what_an_ended_lease_left(
         self, store: Store, clock: ManualClock
     ) -> None:

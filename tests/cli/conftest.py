@@ -1,0 +1,159 @@
+"""What tests of commands stand on: a folder, a store in it, and two ways to run `tarry`."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tarry import Dead, Tarry
+from tarry.cli.main import cli
+from tarry.lease import Lease
+from tarry.request import Settlement
+
+URL = "sqlite:///shop.db"
+Run = Callable[..., Result]
+Spawn = Callable[..., subprocess.Popen[str]]
+
+SHOP = """
+import sys
+from tarry import Tarry
+
+app = Tarry("sqlite:///shop.db")
+empty = Tarry()
+number = 7
+
+
+@app.task("order.cancel", key="{order_id}")
+async def cancel_order(order_id: int) -> None:
+    print(f"cancelled {order_id}", flush=True)
+
+
+@app.task("report.send", every="1h")
+def send_report() -> None:
+    pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder, with settings of nobody else."""
+    for name in list(os.environ):
+        if name.startswith("TARRY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TARRY_STORE", URL)
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run a command in this process."""
+
+    def run(*args: str, code: int | None = 0, **kwargs: Any) -> Result:
+        result = CliRunner().invoke(cli, list(args), prog_name="tarry", **kwargs)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        if code is not None:
+            assert result.exit_code == code, result.output
+        return result
+
+    return run
+
+
+@pytest.fixture
+def shop(folder: Path) -> Iterator[Tarry]:
+    """Hand out an app on the store that the commands use."""
+    with Tarry(URL) as app:
+        app.store  # noqa: B018 - makes the file
+        yield app
+
+
+@pytest.fixture
+def module(folder: Path) -> Path:
+    """Put shop.py, with an app in it, where the commands run."""
+    path = folder / "shop.py"
+    path.write_text(SHOP)
+    return path
+
+
+@pytest.fixture
+def fresh_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget what a command imported, and where it looked."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if not name.startswith("tarry"):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """Start `tarry` as a process of its own; ended when the test ends."""
+    started: list[subprocess.Popen[str]] = []
+
+    def spawn(*args: str, **kwargs: Any) -> subprocess.Popen[str]:
+        options: dict[str, Any] = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "stdin": subprocess.DEVNULL,
+            "text": True,
+            "bufsize": 1,
+        }
+        command = [sys.executable, "-P", "-m", "tarry", *args]
+        process = subprocess.Popen(command, **{**options, **kwargs})
+        started.append(process)
+        return process
+
+    yield spawn
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for stream in (process.stdout, process.stderr, process.stdin):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture
+def claim(shop: Tarry) -> Callable[[str], list[Lease]]:
+    """Take what is due of a kind, as a worker would."""
+
+    def claim(kind: str) -> list[Lease]:
+        return shop.store.claim([kind], limit=500, lease_ms=60_000, holder="test").leases
+
+    return claim
+
+
+@pytest.fixture
+def bury(shop: Tarry, claim: Callable[[str], list[Lease]]) -> Callable[..., None]:
+    """Make dead letters."""
+
+    def bury(kind: str, *keys: str, reason: str = "broken") -> None:
+        for key in keys:
+            shop.schedule(kind, "now", key=key)
+        shop.store.settle([Settlement(lease, Dead(reason)) for lease in claim(kind)])
+
+    return bury
+
+
+@pytest.fixture
+def await_line() -> Callable[[Iterable[str] | None, str], str]:
+    """Read lines until one holds a text; the time-out of the test is the limit."""
+
+    def await_line(stream: Iterable[str] | None, text: str) -> str:
+        seen = []
+        for line in stream or ():
+            seen.append(line)
+            if text in line:
+                return line
+        message = f"{text!r} never came; there was: {''.join(seen)}"
+        raise AssertionError(message)
+
+    return await_line

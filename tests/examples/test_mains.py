@@ -1,0 +1,61 @@
+"""Every example runs as a script, tells its story and ends by itself."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NOT_A_STORY = {"smtp_sink"}
+LIMIT_SECONDS = 50
+
+LAST_LINES = {
+    "content_takedown": ["2026-12-01T01:00:00.000Z: online []"],
+    "iot_command_timeout": ["99 of 100 devices answered in time"],
+    "order_auto_cancel": ["order 41 is closed, order 42 is paid"],
+    "out_of_order_events": [
+        "dead letter account.link/link:eve after 720 snoozes: user eve never came"
+    ],
+    "overdue_reminder": ["to ada@example.org: Loan 1 is 7 days overdue"],
+    "payment_callback_backoff": [
+        "policy: 2m, 4m, 8m, 16m, 32m, then dead",
+        "after 14m: order 42 4x, 43 4x",
+        "revived: 0 dead letters left",
+    ],
+    "rating_after_48h": ["after 48h: 2000 trips are rated, trip 7 with 2 stars"],
+    "recovery_after_restart": [
+        "  breakfast: delivered at attempt 1",
+        "  lunch: delivered at attempt 2, after 1 lost",
+        "  dinner: delivered at attempt 1",
+    ],
+}
+
+
+def test_every_example_is_run() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} - NOT_A_STORY == LAST_LINES.keys()
+
+
+@pytest.mark.parametrize("name", sorted(LAST_LINES))
+def test_an_example_ends_by_itself_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("TARRY_")}
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / f"{name}.py"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert set(LAST_LINES[name]) <= set(done.stdout.splitlines())
+    assert [path.name for path in tmp_path.iterdir() if ".coverage" not in path.name] == []
+
+
+@pytest.mark.parametrize("name", sorted(LAST_LINES))
+def test_an_example_is_named_in_the_table_of_examples(name: str) -> None:
+    assert f"({name}.py)" in (EXAMPLES / "README.md").read_text(encoding="utf-8")
