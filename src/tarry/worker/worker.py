@@ -318,14 +318,16 @@ class Worker:
 
     async def _attempt(self, attempt: Attempt) -> None:
         """Take one lease through the start gate, and run its handler."""
-        unsure = self._heartbeat.needs_confirm(attempt, self._clock.elapsed())
-        if (unsure or decide.runs_alone(attempt.lease.task)) and not await self._prepare(attempt):
-            self._give_back(attempt)
-            return
+        now = self._clock.elapsed()
+        if self._heartbeat.needs_confirm(attempt, now) or decide.runs_alone(attempt.lease.task):
+            if not await self._prepare(attempt):
+                self._give_back(attempt)
+                return
+            now = self._clock.elapsed()
         if not attempt.handler.is_async:
             self._threads.put([attempt])
             return
-        refused = self._gate(attempt)
+        refused = self._gate(attempt, now)
         if refused is not None:
             self._refuse(attempt, refused)
             return
@@ -394,13 +396,15 @@ class Worker:
 
     def _run_on_thread(self, attempt: Attempt) -> None:
         """Take one lease through the start gate, and run its handler; on a thread."""
-        if self._heartbeat.needs_confirm(attempt, self._clock.elapsed()):
+        now = self._clock.elapsed()
+        if self._heartbeat.needs_confirm(attempt, now):
             with suppress(StoreError):
                 self._heartbeat.confirm(self._clock.elapsed)
+            now = self._clock.elapsed()
         if self._alone not in (None, attempt):
             self._inbox.put(lambda: self._give_back(attempt))
             return
-        refused = self._gate(attempt)
+        refused = self._gate(attempt, now)
         if refused is not None:
             self._inbox.put(lambda: self._refuse(attempt, refused))
             return
@@ -434,17 +438,17 @@ class Worker:
 
     # ---- the start gate
 
-    def _gate(self, attempt: Attempt) -> AnyOutcome | None:
+    def _gate(self, attempt: Attempt, now: int) -> AnyOutcome | None:
         """Return what becomes of an attempt that must not start, None if it may.
 
         Directly before a handler starts its lease must have time left, by the worker's own clock
-        and from the instant the claim was sent. LOST stands for a lease that has not.
+        and from the instant the claim was sent; without, it is lost. One that is too old to start
+        from and that the store did not confirm is given back.
         """
-        now = self._clock.elapsed()
-        if not self._heartbeat.alive(attempt, now) or self._heartbeat.needs_confirm(attempt, now):
+        if not self._heartbeat.alive(attempt, now):
             attempt.lost = True
             return RELEASE
-        if attempt.cancelled or self._stop_now:
+        if attempt.cancelled or self._stop_now or self._heartbeat.needs_confirm(attempt, now):
             return RELEASE
         lateness_ms = (self._store_time.now_us(now) - attempt.lease.task.due * 1_000) / 1_000
         dead = attempt.refuse(lateness_ms)
