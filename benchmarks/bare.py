@@ -1,6 +1,6 @@
 """What tarry is compared with: bare statements on a raw connection with the store's own PRAGMAs.
 
-Checkpoints between rounds are not counted, those of tarry are: the ratio errs against tarry.
+Checkpoints between rounds are not counted, those of tarry are.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Burst: many tasks due at one instant, with others waiting; executed/s from then to the last start.
+"""Burst: many tasks due at one instant, others waiting; executed/s from then to the last start.
 
 The worker is a process of its own and waits before the instant; the producer is quiet by then.
 """

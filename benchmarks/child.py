@@ -69,7 +69,7 @@ def _count_claims(app: Tarry) -> "array[float]":
 def write(options: argparse.Namespace) -> None:
     """Schedule single tasks for a while; prints how long each call took, in milliseconds."""
     app = app_on(options.path, options.sync)
-    waits = []
+    waits: list[float] = []
     with app:
         app.schedule(KIND, "2h", key=f"{options.name}-first", payload={"n": 0})
         print("ready", flush=True)

@@ -1,4 +1,4 @@
-"""Idle: what tarry costs when there is little to do: claims, memory, processor, imports, test time."""
+"""Idle: what tarry costs with little to do: claims, memory, processor, imports, virtual time."""
 
 import argparse
 import statistics
@@ -116,9 +116,14 @@ def imports(folder: Path, options: Options, report: measure.Report) -> None:
     del folder
     repeat = 3 if options.quick else 11
     report.note("imports")
-    inside = "import time; t = time.perf_counter(); import tarry; print(time.perf_counter() - t)"
-    took = [float(_run("-c", inside)[1]) for _ in range(repeat + 1)][1:]
-    report.add("import", 1_000 * statistics.median(took), "ms", "≤ 150 ms")
+    for name, line, goal in (
+        ("import", "import tarry", "≤ 150 ms"),
+        # The package may import lazily: this is what a producer pays in the end.
+        ("import_and_connect", "import tarry; tarry.Tarry('memory:').store", ""),
+    ):
+        inside = f"import time; t = time.perf_counter(); {line}; print(time.perf_counter() - t)"
+        took = [float(_run("-c", inside)[1]) for _ in range(repeat + 1)][1:]
+        report.add(name, 1_000 * statistics.median(took), "ms", goal)
     for name, words, goal in (
         ("help", ("-m", "tarry", "--help"), "≤ 200 ms"),
         ("python_alone", ("-c", "pass"), ""),

@@ -42,9 +42,7 @@ def main() -> None:
     report.show()
 
 
-def lateness(
-    folder: Path, rate: int, seconds: float, options: argparse.Namespace
-) -> list[float]:
+def lateness(folder: Path, rate: int, seconds: float, options: argparse.Namespace) -> list[float]:
     """Return the lateness of each task in ms."""
     path = folder / "tarry.db"
     count = int(rate * seconds)

@@ -1,4 +1,4 @@
-"""What the programs share: options, report, percentiles, a scratch folder, waiting tasks, processes."""
+"""What the programs share: options, report, percentiles, files, waiting tasks, processes."""
 
 import argparse
 import json
@@ -263,7 +263,7 @@ class Process:
 
     def await_ready(self) -> Self:
         """Wait for the word."""
-        line = self._line(_START_SECONDS)
+        line = self.line(_START_SECONDS)
         if line.strip() != "ready":
             self.kill()
             raise SystemExit(f"a process did not start: it said {line!r}")
@@ -277,13 +277,16 @@ class Process:
 
     def answer(self, seconds: float) -> Any:
         """Wait for its end; returns the JSON line it printed."""
-        line = self._line(seconds)
+        line = self.line(seconds)
         self.stop()
         if not line:
-            raise SystemExit(f"a process gave no answer within {seconds:g} s")
+            raise SystemExit(
+                f"a process ended without an answer, or took longer than {seconds:g} s"
+            )
         return json.loads(line)
 
-    def _line(self, seconds: float) -> str:
+    def line(self, seconds: float) -> str:
+        """Wait for the next line it prints; "" if there is none in time."""
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         return self._process.stdout.readline() if ready else ""
@@ -315,9 +318,9 @@ class Process:
         return next(int(x.split()[1]) for x in status.splitlines() if x.startswith("VmRSS"))
 
     def cpu_seconds(self) -> float:
-        """Return what it used of the processors so far (Linux; in steps of 10 ms)."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Return what its threads used of the processors so far (Linux)."""
+        threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
     def __enter__(self) -> Self:
         return self

@@ -53,9 +53,7 @@ def _writers(
         return [writer.answer(options.seconds + 30) for writer in writers]
 
 
-def _begin(
-    path: Path, name: str, sync: str, options: argparse.Namespace
-) -> measure.Process:
+def _begin(path: Path, name: str, sync: str, options: argparse.Namespace) -> measure.Process:
     child = [sys.executable, measure.HERE / "child.py", "writer", path, name]
     return measure.Process([*child, "--sync", sync, "--seconds", options.seconds])
 

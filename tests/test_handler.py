@@ -1,11 +1,11 @@
 """Handlers are checked when they are declared."""
 
-import tarry
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
+import tarry
 from tarry import Backoff, Context
 from tarry.backoff import DEFAULT
 from tarry.errors import HandlerError, PayloadError, RefError, WhenError
@@ -95,7 +95,7 @@ def with_text(ctx: "Context", x: int) -> None: ...
 def with_path(ctx: "tarry.Context", x: int) -> None: ...
 def with_other(ctx: int, x: int) -> None: ...
 def second(x: int, ctx: Context) -> None: ...
-def bare(ctx, x):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def bare(ctx, x):  # type: ignore[no-untyped-def]  # noqa: ANN001
     ...
 
 
@@ -120,8 +120,8 @@ def test_a_first_parameter_annotated_as_context_gets_one(
 # ---- keys
 
 
-def made(key: Any, *args: object, fn: Callable[..., object] = order, **kwargs: object) -> str:
-    return Handler(fn, key=key).key.of_call(args, kwargs)
+def made(key: Any, *args: object, **kwargs: object) -> str:
+    return Handler(order, key=key).key.of_call(args, kwargs)
 
 
 def test_a_template_makes_keys() -> None:
@@ -140,7 +140,18 @@ def test_a_template_may_have_a_format() -> None:
 
 
 @pytest.mark.parametrize(
-    "template", ["{order}", "{}", "{0}", "{order_id.real}", "{order_id[0]}", "{ctx}", "{", "}{", "{order_id:{width}}"]
+    "template",
+    [
+        "{order}",
+        "{}",
+        "{0}",
+        "{order_id.real}",
+        "{order_id[0]}",
+        "{ctx}",
+        "{",
+        "}{",
+        "{order_id:{width}}",
+    ],
 )
 def test_a_template_that_cannot_work_is_refused_when_declared(template: str) -> None:
     with pytest.raises(HandlerError, match="the key of order"):
@@ -159,9 +170,12 @@ def test_a_key_that_is_not_allowed_is_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs"), [((1, 2), {}), ((), {"order_id": 1, "x": 1}), ((), {}), ((1,), {"reason": ""})]
+    ("args", "kwargs"),
+    [((1, 2), {}), ((), {"order_id": 1, "x": 1}), ((), {}), ((1,), {"reason": ""})],
 )
-def test_a_key_is_made_of_its_fields_only(args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+def test_a_key_is_made_of_its_fields_only(
+    args: tuple[object, ...], kwargs: dict[str, object]
+) -> None:
     with pytest.raises(PayloadError):
         made("order:{order_id}", *args, **kwargs)
 

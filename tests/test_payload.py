@@ -114,7 +114,13 @@ def test_arguments_without_a_name_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [("42", "order_id"), (1.5, "order_id"), (None, "order_id"), (True, "order_id"), ([1], "order_id")],
+    [
+        ("42", "order_id"),
+        (1.5, "order_id"),
+        (None, "order_id"),
+        (True, "order_id"),
+        ([1], "order_id"),
+    ],
 )
 def test_a_wrong_type_is_refused_by_the_name_of_its_field(value: object, message: str) -> None:
     with pytest.raises(PayloadError, match=message):

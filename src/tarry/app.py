@@ -34,6 +34,7 @@ from tarry.backoff import Backoff
 from tarry.clock import SYSTEM, Clock
 from tarry.context import Context
 from tarry.due import Duration, When, duration_ms, parse_when
+from tarry.errors import HandlerError
 from tarry.events import Event, Listener
 from tarry.handler import Handler, Registry
 from tarry.payload import PAYLOAD_LIMIT, Codec, Plain, check_size, encode, encode_headers
@@ -52,6 +53,21 @@ K = ParamSpec("K")
 R = TypeVar("R")
 
 DEFAULT_URL = "sqlite:///tarry.db"
+
+
+class Declared(TypedDict, total=False):
+    """The options of `Tarry.task`."""
+
+    retry: Backoff | None
+    timeout: Duration | None
+    drop_after: Duration | None
+    keep: Duration | None
+    concurrency: int | None
+    aliases: Sequence[str]
+    cron: str | None
+    every: Duration | None
+    tz: str | None
+    catch_up: CatchUp
 
 
 class ByName(TypedDict, total=False):
@@ -92,7 +108,7 @@ class Tarry:
         self.clock: Clock = clock or SYSTEM
         self.registry = Registry()
         self._retry_for_ms = duration_ms(retry_for)
-        self._listeners: list[Listener] = []
+        self._listeners: tuple[Listener, ...] = ()
         self._opening = threading.Lock()
         self._client: Client | None = None
         self._runtime: ThreadRuntime | None = None
@@ -165,16 +181,7 @@ class Tarry:
         /,
         *,
         key: Callable[K, str],
-        retry: Backoff | None = None,
-        timeout: Duration | None = None,
-        drop_after: Duration | None = None,
-        keep: Duration | None = None,
-        concurrency: int | None = None,
-        aliases: Sequence[str] = (),
-        cron: str | None = None,
-        every: Duration | None = None,
-        tz: str | None = None,
-        catch_up: CatchUp = "latest",
+        **options: Unpack[Declared],
     ) -> "Declaration[K]": ...
 
     @overload
@@ -184,16 +191,7 @@ class Tarry:
         /,
         *,
         key: str | None = None,
-        retry: Backoff | None = None,
-        timeout: Duration | None = None,
-        drop_after: Duration | None = None,
-        keep: Duration | None = None,
-        concurrency: int | None = None,
-        aliases: Sequence[str] = (),
-        cron: str | None = None,
-        every: Duration | None = None,
-        tz: str | None = None,
-        catch_up: CatchUp = "latest",
+        **options: Unpack[Declared],
     ) -> "Declaration[...]": ...
 
     def task(
@@ -202,16 +200,7 @@ class Tarry:
         /,
         *,
         key: str | Callable[..., str] | None = None,
-        retry: Backoff | None = None,
-        timeout: Duration | None = None,
-        drop_after: Duration | None = None,
-        keep: Duration | None = None,
-        concurrency: int | None = None,
-        aliases: Sequence[str] = (),
-        cron: str | None = None,
-        every: Duration | None = None,
-        tz: str | None = None,
-        catch_up: CatchUp = "latest",
+        **options: Unpack[Declared],
     ) -> "Declaration[...]":
         """Declare a handler; its kind is the function's name unless one is given.
 
@@ -221,25 +210,10 @@ class Tarry:
         *concurrency* bounds the kind within a worker, *aliases* are older names of the kind.
         *cron* or *every* make it recur.
         """
-        rule = None
-        if cron is not None or every is not None:
-            rule = Rule.make(cron=cron, every=every, tz=tz, catch_up=catch_up)
-
-        def handler(fn: Callable[..., Any]) -> Handler:
-            return Handler(
-                fn,
-                kind=kind,
-                key=key,
-                retry=retry,
-                timeout=timeout,
-                drop_after=drop_after,
-                keep=keep,
-                concurrency=concurrency,
-                aliases=aliases,
-                rule=rule,
-            )
-
-        return Declaration(self, handler)
+        if callable(kind):
+            message = f"write @app.task() above {kind.__name__}: the parentheses are needed"
+            raise HandlerError(message)
+        return Declaration(self, lambda fn: Handler(fn, kind=kind, key=key, **_handler(options)))
 
     # ---- verbs for producers without the handler's code
 
@@ -296,9 +270,7 @@ class Tarry:
         ready = list(requests)
         return accepted(await self.runtime.run_blocking(self.client.schedule, ready))
 
-    def reschedule(
-        self, ref: TaskRef, when: MoveTo, *, if_revision: int | None = None
-    ) -> Moved:
+    def reschedule(self, ref: TaskRef, when: MoveTo, *, if_revision: int | None = None) -> Moved:
         """Move the waiting task of *ref*."""
         return self.move(Move(ref, *move_due(when, self.clock), if_revision))
 
@@ -388,8 +360,12 @@ class Tarry:
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call *listener* with every event of this app's workers; returns an undo."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        self._listeners = (*self._listeners, listener)
+
+        def undo() -> None:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+        return undo
 
     def emit(self, event: Event) -> None:
         """Tell the listeners; one that fails harms nobody."""
@@ -449,6 +425,16 @@ class Tarry:
                 self.close()
 
         return span
+
+
+def _handler(options: Declared) -> dict[str, Any]:
+    """Return the options of a Handler: the words of a rule become one."""
+    given: dict[str, Any] = dict(options)
+    words = {name: given.pop(name, None) for name in ("cron", "every", "tz", "catch_up")}
+    if any(word is not None for word in words.values()):
+        words["catch_up"] = words["catch_up"] or "latest"
+        given["rule"] = Rule.make(**words)
+    return given
 
 
 class Declaration(Generic[K]):

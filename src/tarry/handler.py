@@ -84,12 +84,15 @@ class Key:
                     "which the handler does not"
                 )
                 raise HandlerError(message)
+        self._wanted = frozenset(self.fields)
         self._defaults = _defaults(handler.fn)
         if self._function is not None:
             self._defaults = {**_defaults(self._function), **self._defaults}
 
     def make(self, values: Mapping[str, object]) -> str:
         """Return the key for arguments by name; defaults of the handler fill in."""
+        if self._template is not None and values.keys() >= self._wanted:
+            return self._formatted(self._template, values)
         chosen = {}
         for name in self.fields:
             if name in values:
@@ -102,12 +105,15 @@ class Key:
         if self._function is not None:
             return check_key(self._function(**chosen))
         assert self._template is not None  # noqa: S101 - asked only where a key was declared
+        return self._formatted(self._template, chosen)
+
+    def _formatted(self, template: str, values: Mapping[str, object]) -> str:
         try:
-            return check_key(self._template.format(**chosen))
+            return check_key(template.format_map(values))
         except (ValueError, TypeError) as error:
             if isinstance(error, RefError):
                 raise
-            message = f"the key {self._template!r} of {self._kind} cannot be made: {error}"
+            message = f"the key {template!r} of {self._kind} cannot be made: {error}"
             raise PayloadError(message) from error
 
     def of_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:

@@ -123,8 +123,8 @@ class Arguments:
                     message = f"{self._name()} got argument {name!r} twice"
                     raise PayloadError(message)
                 values[name] = value
-        missing = self.required - values.keys()
-        if missing:
+        if not self.required <= values.keys():
+            missing = self.required - values.keys()
             message = f"{self._name()} needs {', '.join(sorted(missing))}; nothing was written"
             raise PayloadError(message)
         return values

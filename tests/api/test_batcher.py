@@ -5,12 +5,12 @@ import threading
 from typing import Any
 
 import pytest
+from tests.api.kit import Tap, kinds_waiting
 
 from tarry import CancelResult, Tarry
 from tarry.answers import Scheduled
 from tarry.api.function import TaskFunction
 from tarry.errors import StoreFullError
-from tests.api.kit import Tap, kinds_waiting
 
 Order = TaskFunction[Any, Any, Any, Any]
 LIMIT = 10

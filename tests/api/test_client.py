@@ -1,9 +1,10 @@
-"""Batches are validated first, cut into chunks, repeated when unanswered, and tell how far they got."""
+"""Batches are validated, cut into chunks, repeated when unanswered, and tell how far they got."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.api.kit import Tap, kinds_waiting
 
 from tarry import ConflictError, PayloadError, Tarry, TaskRef
 from tarry.answers import ScheduleStatus
@@ -18,7 +19,6 @@ from tarry.errors import (
 )
 from tarry.request import DeadRef, Request
 from tarry.stores.memory import MemoryStore
-from tests.api.kit import Tap, kinds_waiting
 
 Say = Callable[..., Any]
 Order = TaskFunction[Any, Any, Any, Any]
@@ -35,9 +35,7 @@ def order(app: Tarry) -> Order:
 # ---- schedule_many
 
 
-def test_all_are_validated_before_the_first_is_written(
-    app: Tarry, order: Order, say: Say
-) -> None:
+def test_all_are_validated_before_the_first_is_written(app: Tarry, order: Order, say: Say) -> None:
     tap = Tap(app, "schedule")
     ids: list[Any] = [*range(700), "wrong", *range(700, 1_400)]
 
@@ -52,7 +50,7 @@ def test_a_conflict_carries_every_answer(app: Tarry, order: Order, say: Say) -> 
     order.schedule("1h", 1)
     careful = order.using(on_conflict="fail")
 
-    with pytest.raises(ConflictError, match="order.cancel/order:1 ") as caught:
+    with pytest.raises(ConflictError, match=r"order\.cancel/order:1 ") as caught:
         say(app.schedule_many, [careful.build("1h", n) for n in range(3)])
 
     statuses = [answer.status for answer in caught.value.answers]  # type: ignore[attr-defined]
@@ -88,7 +86,11 @@ def test_large_payloads_make_small_chunks(app: Tarry, order: Order) -> None:
 def test_items_of_one_batch_act_in_order(app: Tarry, order: Order, say: Say) -> None:
     answers = say(
         app.schedule_many,
-        [order.build("1h", 1), order.build("2h", 1), order.using(on_conflict="keep").build("3h", 1)],
+        [
+            order.build("1h", 1),
+            order.build("2h", 1),
+            order.using(on_conflict="keep").build("3h", 1),
+        ],
     )
 
     assert [answer.status.value for answer in answers] == ["created", "replaced", "kept"]

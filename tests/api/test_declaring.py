@@ -157,7 +157,9 @@ class Toy:
         self._key = os.urandom(32)
 
     def _stream(self, nonce: bytes, size: int) -> bytes:
-        blocks = (hashlib.sha256(self._key + nonce + bytes([n])).digest() for n in range(size // 32 + 1))
+        blocks = (
+            hashlib.sha256(self._key + nonce + bytes([n])).digest() for n in range(size // 32 + 1)
+        )
         return b"".join(blocks)[:size]
 
     def _mac(self, data: bytes) -> bytes:
@@ -391,3 +393,12 @@ def test_a_series_by_name(app: Tarry, say: Say) -> None:
     assert app.get(TaskRef("ping", "a")) is None
     with pytest.raises(HandlerError):
         app.schedule("ping", "1h", key="a", every="1h", cron="0 3 * * *")
+
+
+def test_a_declaration_without_parentheses_is_refused() -> None:
+    app = Tarry("memory:")
+
+    with pytest.raises(HandlerError, match="parentheses"):
+
+        @app.task  # type: ignore[call-overload]
+        def forgot() -> None: ...

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.api.kit import Tap
 
 from tarry import (
     CancelResult,
@@ -26,7 +27,6 @@ from tarry.attempt import Dead
 from tarry.clock import SYSTEM
 from tarry.errors import HandlerError, RefError, UnsupportedError
 from tarry.request import Settlement
-from tests.api.kit import Tap
 
 Say = Callable[..., Any]
 Order = TaskFunction[Any, Any, Any, Any]
@@ -105,7 +105,9 @@ def test_what_is_past_is_due_now(order: Order, say: Say) -> None:
     assert before <= say(order.schedule, datetime(2001, 1, 1, tzinfo=UTC), 1).due <= SYSTEM.now()
 
 
-@pytest.mark.parametrize("when", [datetime(2030, 1, 1), "soon", -1, "-5m", None, True, float("nan")])
+@pytest.mark.parametrize(
+    "when", [datetime(2030, 1, 1), "soon", -1, "-5m", None, True, float("nan")]
+)
 def test_another_time_is_refused(app: Tarry, order: Order, say: Say, when: Any) -> None:
     with pytest.raises(WhenError):
         say(order.schedule, when, 1)
@@ -202,6 +204,7 @@ def test_a_revision_that_does_not_match_is_a_conflict(order: Order, say: Say) ->
         say(order.using(if_revision=first.revision).schedule, "3h", 42)
 
     [answer] = caught.value.answers
+    assert isinstance(answer, Scheduled)
     assert answer.revision == second.revision
 
 
@@ -372,9 +375,7 @@ def test_a_producer_needs_no_handler(url: str, say: Say) -> None:
 @pytest.mark.parametrize(
     ("kind", "key"), [("k", ""), ("k", "a\x00b"), ("k", "x" * 513), ("a b", "1"), ("", "1")]
 )
-def test_a_name_that_is_not_allowed_is_refused(
-    app: Tarry, say: Say, kind: str, key: str
-) -> None:
+def test_a_name_that_is_not_allowed_is_refused(app: Tarry, say: Say, kind: str, key: str) -> None:
     with pytest.raises(RefError):
         say(app.schedule, kind, "1h", key=key)
     assert app.store.counts() == {}

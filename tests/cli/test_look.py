@@ -214,6 +214,7 @@ def test_stats_of_nothing(run: Run, shop: Tarry) -> None:
     ("away", "text"),
     [
         (0, "now"),
+        (-20, "now"),
         (1, "in 1ms"),
         (-250, "250ms ago"),
         (1_999, "in 2s"),

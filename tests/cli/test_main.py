@@ -100,7 +100,7 @@ def test_a_wrong_command_line_is_exit_2(run: Run, args: list[str]) -> None:
         (click.Abort(), 130, "interrupted"),
     ],
 )
-def test_an_error_becomes_an_exit_code_and_no_traceback(  # noqa: PLR0917 - all are needed
+def test_an_error_becomes_an_exit_code_and_no_traceback(
     run: Run,
     shop: Tarry,
     monkeypatch: pytest.MonkeyPatch,

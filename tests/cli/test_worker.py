@@ -130,14 +130,15 @@ def test_a_worker_says_what_it_serves_and_where(
     assert not (folder / "shop.db").exists()
 
 
-def test_another_store_in_the_environment_is_noted(
+def test_the_environment_names_the_app_the_store_and_the_namespace(
     module: Path, spawn: Spawn, await_line: AwaitLine
 ) -> None:
-    environ = {**os.environ, "TARRY_STORE": "sqlite:///other.db", "TARRY_APP": "shop:app"}
-    worker = spawn("worker", env=environ)
+    said = {"TARRY_STORE": "sqlite:///x.db", "TARRY_APP": "shop:app", "TARRY_NAMESPACE": "n"}
+    worker = spawn("worker", env={**os.environ, **said})
 
-    await_line(worker.stderr, "the app's own store is used, not that of TARRY_STORE")
-    await_line(worker.stderr, "on sqlite:///shop.db")
+    await_line(worker.stderr, "note: TARRY_STORE takes the place of the app's own store")
+    await_line(worker.stderr, "note: TARRY_NAMESPACE takes the place of")
+    await_line(worker.stderr, "on sqlite:///x.db (namespace n)")
 
 
 def test_the_apps_own_logging_is_left_alone(

@@ -86,11 +86,11 @@ def check(lines: Iterable[Line]) -> list[Broken]:
             by_key.setdefault(line.key, []).append(line)
         if line.what == "lost":
             lost_tokens.add(line.token)
-    broken: list[Broken] = []
-    for key, history in by_key.items():
-        for promise in _judge(history, killed, lost_tokens):
-            broken.append(Broken(promise, key, tuple(history)))
-    return broken
+    return [
+        Broken(promise, key, tuple(history))
+        for key, history in by_key.items()
+        for promise in _judge(history, killed, lost_tokens)
+    ]
 
 
 def _judge(history: list[Line], killed: set[int], lost_tokens: set[int]) -> list[str]:
@@ -138,12 +138,18 @@ def _is_after_cancel(history: list[Line]) -> bool:
 
 
 def _is_stale(history: list[Line]) -> bool:
-    """A revision started after another one had taken its waiting place."""
-    replaced = 0
+    """A revision started after another one had taken its waiting place.
+
+    An older one may still run: it was claimed before, and what waits behind it was replaced.
+    """
+    newest = 0
+    replaced: set[int] = set()
     for line in history:
-        if line.what == "acked" and line.status in {"replaced", "moved"}:
-            replaced = max(replaced, line.revision)
-        elif line.what == "start" and line.revision < replaced:
+        if line.what == "acked":
+            if line.status in {"replaced", "moved"}:
+                replaced.add(newest)
+            newest = line.revision
+        elif line.what == "start" and line.revision in replaced:
             return True
     return False
 

@@ -23,7 +23,7 @@ from tarry.task import TaskRef
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.crash.ledger import Ledger  # noqa: E402 - found through the line above
+from tests.crash.ledger import Ledger
 
 WORK = ("async.work", "plain.work")
 

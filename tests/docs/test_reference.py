@@ -9,7 +9,7 @@ from tests.docs.conftest import ROOT
 import tarry
 from tarry import answers, config, events
 from tarry.api.function import TaskFunction
-from tarry.app import Tarry
+from tarry.app import Declared, Tarry
 from tarry.attempt import Outcome
 from tarry.request import OnConflict
 
@@ -73,11 +73,9 @@ def test_an_outcome_is_in_the_reference(outcome: str) -> None:
     assert outcome in API or outcome == "_Later"
 
 
-@pytest.mark.parametrize(
-    "option", [name for name in inspect.signature(Tarry.task).parameters if name != "self"]
-)
+@pytest.mark.parametrize("option", ["key", *Declared.__annotations__])
 def test_an_option_of_a_kind_is_in_the_reference(option: str) -> None:
-    assert f"{option}=" in API or option == "kind"
+    assert f"{option}=" in API
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """A sleeper wakes in time, or as soon as somebody wakes it."""
 
 import asyncio
+import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -15,12 +16,11 @@ LIMIT = 5
 
 
 @pytest.fixture(params=["timerfd", "loop timer"])
-def _timer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _timer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "loop timer":
-        monkeypatch.setattr(sleepers.sys, "platform", "other")
+        monkeypatch.setattr(sys, "platform", "other")
     elif sys.platform != "linux":
         pytest.skip("no timerfd here")
-    yield
 
 
 def sleeping(act: Callable[[Sleeper], object], ns: int = LONG) -> None:
@@ -53,7 +53,11 @@ class TestSleeper:
         sleeping(lambda sleeper: threading.Thread(target=sleeper.wake_threadsafe).start())
 
     def test_is_woken_twice_at_once(self) -> None:
-        sleeping(lambda sleeper: (sleeper.wake(), sleeper.wake()))
+        def twice(sleeper: Sleeper) -> None:
+            sleeper.wake()
+            sleeper.wake()
+
+        sleeping(twice)
 
     def test_a_wake_up_before_the_sleep_is_kept(self) -> None:
         async def main() -> bool:
@@ -85,7 +89,12 @@ class TestSleeper:
 
     def test_waking_after_the_loop_ended_harms_nobody(self) -> None:
         kept: list[Sleeper] = []
-        sleeping(lambda sleeper: (kept.append(sleeper), sleeper.wake()))
+
+        def keep(sleeper: Sleeper) -> None:
+            kept.append(sleeper)
+            sleeper.wake()
+
+        sleeping(keep)
 
         kept[0].wake_threadsafe()
 
@@ -102,7 +111,7 @@ def test_without_a_timerfd_the_loop_keeps_time(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.skipif(sys.platform != "linux", reason="no timerfd here")
 def test_a_loop_without_readers_costs_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[int] = []
-    monkeypatch.setattr(sleepers.os, "close", closed.append)
+    monkeypatch.setattr(os, "close", closed.append)
 
     class Loop:
         def add_reader(self, *_: object) -> None:
@@ -113,4 +122,4 @@ def test_a_loop_without_readers_costs_no_descriptor(monkeypatch: pytest.MonkeyPa
 
     assert len(closed) == 1
     monkeypatch.undo()
-    sleepers.os.close(closed[0])
+    os.close(closed[0])

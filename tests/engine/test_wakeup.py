@@ -17,9 +17,7 @@ LEASE = Lease(
 )
 
 
-def claimed(
-    next_due: int | None, *, leases: int = 0, now: int = NOW, micros: int = 0
-) -> Claimed:
+def claimed(next_due: int | None, *, leases: int = 0, now: int = NOW, micros: int = 0) -> Claimed:
     return Claimed([LEASE] * leases, now, micros, next_due)
 
 
@@ -90,7 +88,7 @@ def test_a_due_in_the_future_ends_the_backing_off() -> None:
 
 
 def too_late(wakeup: Wakeup, now: int) -> int:
-    """Aim at *now*, come, and find that others were faster; returns the wait beyond the next due."""
+    """Come at *now*, as aimed at, and find others faster; returns the wait beyond the next due."""
     following = now + 100
     return wakeup.after(claimed(following, now=now), full=False) // MS - 100
 

@@ -7,8 +7,8 @@ import pytest
 
 from tarry.attempt import (
     DONE,
-    RELEASE,
     REASON_LIMIT,
+    RELEASE,
     AnyOutcome,
     Dead,
     Done,
@@ -113,7 +113,17 @@ def test_the_time_of_a_wish_is_read(wish: type[Retry | Snooze], when: Any, due: 
     assert failing(wish(when, "why")) == outcome
 
 
-BAD_TIMES = ["soon", -1, datetime(2030, 1, 1), None, b"1m", Shift("+1m"), Earlier("1m"), [], object()]  # noqa: E501
+BAD_TIMES = [
+    "soon",
+    -1,
+    datetime(2030, 1, 1),
+    None,
+    b"1m",
+    Shift("+1m"),
+    Earlier("1m"),
+    [],
+    object(),
+]
 
 
 @pytest.mark.parametrize("wish", [Retry, Snooze])
@@ -140,6 +150,17 @@ def test_a_wish_of_a_users_own_class_is_understood() -> None:
     assert outcome.due == In(300_000)
 
 
+def test_an_outcome_of_a_users_own_class_has_the_word_of_its_base() -> None:
+    class CardExpired(Dead): ...
+
+    class Paid(Skip):
+        def __init__(self, order: int) -> None:
+            super().__init__(f"order {order} is paid")
+
+    assert decide.of_result(CardExpired("card"), NOW) == Dead("card")
+    assert failing(Paid(7)) == Skip("order 7 is paid")
+
+
 def test_the_due_of_a_wish_that_was_not_read_is_an_error() -> None:
     with pytest.raises(TypeError, match="not been read"):
         _ = Retry("5m").due
@@ -161,8 +182,21 @@ def test_lost_attempts_are_no_failures() -> None:
     assert failing(ValueError("no"), attempt=5, lost=4) == Retry(In(1_000), "ValueError: no")
 
 
-def test_a_wish_to_retry_is_granted_however_often_it_failed() -> None:
-    assert isinstance(failing(Retry("1s"), attempt=50), Retry)
+def test_a_wish_to_retry_counts_as_a_failure() -> None:
+    wish = Retry(In(7), "not today")
+
+    assert decide.within_limits(wish, task(attempt=2), LADDER, NOW) is wish
+    assert decide.within_limits(wish, task(attempt=3), LADDER, NOW) == Dead(
+        "failed too often (3): not today"
+    )
+    assert decide.within_limits(Retry(In(7)), task(attempt=3), LADDER, NOW) == Dead(
+        "failed too often (3): it asked to be retried"
+    )
+
+
+@pytest.mark.parametrize("outcome", [DONE, Skip(), Dead(), Snooze(In(7))])
+def test_other_wishes_have_no_limit(outcome: AnyOutcome) -> None:
+    assert decide.within_limits(outcome, task(attempt=50), LADDER, NOW) is outcome
 
 
 def test_the_age_of_a_task_counts_from_its_creation() -> None:
@@ -254,3 +288,19 @@ def test_a_series_ends_with_the_calendar() -> None:
 )
 def test_an_outcome_has_a_word(outcome: AnyOutcome, word: str) -> None:
     assert decide.name(outcome) == word
+
+
+def test_a_wished_retry_counts_as_a_failure_and_ends_where_the_policy_does() -> None:
+    wish = Retry(In(7_000), "slow down")
+    young, old = task(attempt=1), task(attempt=99)
+
+    assert decide.within_limits(wish, young, LADDER, NOW) is wish
+    dead = decide.within_limits(wish, old, LADDER, NOW)
+    assert isinstance(dead, Dead)
+    assert "slow down" in dead.reason
+
+
+def test_other_wishes_have_no_limits() -> None:
+    wish = Snooze(In(7_000))
+
+    assert decide.within_limits(wish, task(attempt=99), LADDER, NOW) is wish

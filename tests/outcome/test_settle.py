@@ -11,7 +11,6 @@ from tarry.attempt import DONE
 from tarry.due import In
 from tarry.errors import StoreError, StoreUnavailableError
 from tarry.lease import Lease
-from tarry.outcome import settle as module
 from tarry.outcome.settle import Settler
 from tarry.request import Request, Settlement
 from tarry.runtime import ThreadRuntime
@@ -99,7 +98,7 @@ def test_a_store_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyP
         kit.settler.add(Settlement(lease, DONE))
         await asyncio.wait_for(kit.settler.drain(), 5)
 
-    monkeypatch.setattr(module.asyncio, "sleep", no_time)
+    monkeypatch.setattr(asyncio, "sleep", no_time)
     asyncio.run(main())
 
     assert kit.answers == [SettleResult.SETTLED]

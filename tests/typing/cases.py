@@ -128,7 +128,9 @@ nightly.schedule("now", order_id=1)  # E: call-arg
 # ---- build
 
 assert_type(cancel_order.build("48h", order_id=1), Request)
-assert_type(app.schedule_many(cancel_order.build("48h", order_id=i) for i in range(3)), list[Scheduled])
+assert_type(
+    app.schedule_many(cancel_order.build("48h", order_id=i) for i in range(3)), list[Scheduled]
+)
 cancel_order.build("48h", order_id="1")  # E: arg-type
 cancel_order.build("48h")  # E: call-arg
 cancel_order.build("48h", order_id=1, extra=2)  # E: call-arg
@@ -290,7 +292,9 @@ asyncio.run(running)
 # ---- options
 
 assert_type(cancel_order.using(key="k").schedule("30m", 42), Scheduled)
-optional = cancel_order.using(on_conflict="latest", max_wait="1h", if_revision=7, headers={"a": "b"})
+optional = cancel_order.using(
+    on_conflict="latest", max_wait="1h", if_revision=7, headers={"a": "b"}
+)
 optional.schedule("30m", order_id=42)
 optional.schedule("30m", order_id="42")  # E: arg-type
 optional.schedule("30m")  # E: call-arg
@@ -318,7 +322,9 @@ close_order.using(key="k").using(if_revision=7).cancel()
 # ---- by name and by ref
 
 ref = TaskRef("order.cancel", "order:42")
-assert_type(app.schedule("order.cancel", "30m", key="order:42", payload={"order_id": 42}), Scheduled)
+assert_type(
+    app.schedule("order.cancel", "30m", key="order:42", payload={"order_id": 42}), Scheduled
+)
 app.schedule("order.cancel")  # E: call-arg
 app.schedule(7, "30m")  # E: arg-type
 app.schedule("order.cancel", None)  # E: arg-type

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.worker.kit import Ears, Gate
 
 from tarry import Tarry
-from tests.worker.kit import Ears, Gate
 
 
 @pytest.fixture(autouse=True)

@@ -66,7 +66,7 @@ class Gate:
     async def await_(self) -> None:
         """Wait at the door; for async handlers."""
         self._entered.release()
-        while not self._open.is_set():
+        while not self._open.is_set():  # noqa: ASYNC110 - opened from another thread
             await asyncio.sleep(0.002)
 
     def entered(self, count: int = 1) -> None:
@@ -80,7 +80,7 @@ class Gate:
 
 
 def declare(app: Tarry, colour: str, body: Body, kind: str = "k", **options: Any) -> AnyTask:
-    """Declare a handler of either colour that does *body*; an async *body* needs the async colour."""
+    """Declare a handler of either colour that does *body*; only an async one may await."""
     if colour == "async":
 
         @app.task(kind, key="{n}", **options)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.worker.kit import LIMIT, Ears, declare
 
 from tarry import Backoff, Context, Dead, Retry, Shift, Skip, Snooze, Tarry, TaskRef, TaskState
 from tarry.attempt import RELEASE, Done
@@ -17,7 +18,6 @@ from tarry.due import In
 from tarry.errors import HandlerError
 from tarry.events import UnknownFields
 from tarry.request import Request
-from tests.worker.kit import LIMIT, Ears, declare
 
 NOW_OR_NEVER = Backoff.fixed("1ms", times=0)
 QUICKLY = Backoff.ladder(["10ms", "20ms"])
@@ -39,9 +39,7 @@ def settled(app: Tarry, key: object = 0, kind: str = "k") -> TaskState | None:
 # ---- handlers run
 
 
-def test_a_handler_runs_with_its_arguments_and_context(
-    app: Tarry, ears: Ears, colour: str
-) -> None:
+def test_a_handler_runs_with_its_arguments_and_context(app: Tarry, ears: Ears, colour: str) -> None:
     seen: list[tuple[Context, int]] = []
     task = declare(app, colour, lambda ctx, n: seen.append((ctx, n)))
 
@@ -78,12 +76,12 @@ def test_defaults_of_the_handler_fill_in(app: Tarry, ears: Ears) -> None:
 def test_tasks_run_in_the_order_of_their_due(app: Tarry, ears: Ears, colour: str) -> None:
     order: list[int] = []
     task = declare(app, colour, lambda ctx, n: order.append(n))
-    for n in (30, 10, 40, 20, 0):
-        task.schedule(f"{n}ms", n)
+    answers = app.schedule_many(task.build(f"{50 + n}ms", n) for n in (30, 10, 40, 20, 0))
 
     with app.worker(concurrency=1):
         ears.ended(5)
 
+    assert [answer.due - answers[4].due for answer in answers] == [30, 10, 40, 20, 0]
     assert order == [0, 10, 20, 30, 40]
 
 
@@ -182,7 +180,9 @@ def test_an_exception_is_an_event_with_its_traceback_and_the_worker_goes_on(
     assert last.outcome == "done"
     for event in events:
         assert isinstance(event.error, ValueError)
-        assert any(frame.name == "body" for frame in traceback.extract_tb(event.error.__traceback__))
+        assert any(
+            frame.name == "body" for frame in traceback.extract_tb(event.error.__traceback__)
+        )
 
 
 @pytest.mark.parametrize("how", ["returned", "raised"])
@@ -216,7 +216,7 @@ def test_a_wish_is_granted(
             raise wish
         return wish
 
-    task = declare(app, colour, body, retry=NOW_OR_NEVER)
+    task = declare(app, colour, body, retry=QUICKLY)
     with app.worker():
         task.schedule("now")
         events = ears.ended(len(outcomes))

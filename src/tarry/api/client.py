@@ -70,9 +70,7 @@ class Client:
         following = Rule.parse(task.rule).next(task.nominal, max(task.nominal, now))
         if following is None:
             return self.cancel([cancellation])[0]
-        move = Move(
-            cancellation.ref, At(following), if_revision=task.revision, nominal=following
-        )
+        move = Move(cancellation.ref, At(following), if_revision=task.revision, nominal=following)
         [moved] = self.reschedule([move])
         if moved.status is MoveStatus.MOVED:
             return CancelResult.CANCELLED

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import click
+import msgspec
 
 from tarry import config
 from tarry.app import Tarry
@@ -37,9 +38,11 @@ def doctor(
     tarry doctor shop.tasks:app
     """
     code = load_app(app_spec) if app_spec else None
-    if code is not None:
-        store, namespace = store or code.url, namespace or code.namespace
     settings = config.load({"store": store, "namespace": namespace})
+    if code is not None:
+        own = {"store": code.url, "namespace": code.namespace}
+        unsaid = {name: value for name, value in own.items() if name not in settings.sources}
+        settings = msgspec.structs.replace(settings, **unsaid)
     with opened(settings) as app:
         file = file_of(app.url)
         facts = _facts(app) | (file_facts(file) if file else {})

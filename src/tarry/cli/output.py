@@ -21,6 +21,7 @@ _STEPS = (
     (_MINUTE, _SECOND),
     (_SECOND, 100),
 )
+_JUST_NOW = 100
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
@@ -80,7 +81,7 @@ def absolute(instant: int, tz: str | None = None) -> str:
 def relative(instant: int, now: int | None = None) -> str:
     """Return how far away the instant is: "in 30m", "5s ago", "now"."""
     away = instant - (SYSTEM.now() if now is None else now)
-    if away == 0:
+    if -_JUST_NOW < away <= 0:
         return "now"
     text = format_duration(_rounded(abs(away)))
     return f"in {text}" if away > 0 else f"{text} ago"

@@ -32,8 +32,8 @@ _SELF = [sys.executable, "-P", "-m", "tarry"]
 @click.option(
     "--health-port", type=int, metavar="P", help="Serve /livez, /readyz and /metrics here."
 )
-@click.option("--store", metavar="URL", help="Use this store, not the app's own.")
-@click.option("--namespace", metavar="NAME", help="Use this namespace, not the app's own.")
+@click.option("--store", metavar="URL", help="Where the tasks are; without it the app's own store.")
+@click.option("--namespace", metavar="NAME", help="Whose tasks; without it the app's own.")
 @click.option("--log-level", type=click.Choice(config.LEVELS), help="info without it.")
 @click.option("--log-json", is_flag=True, default=None, help="One JSON object per line of log.")
 def worker(app_spec: str | None, **flags: str | int | None) -> None:
@@ -67,14 +67,17 @@ def worker(app_spec: str | None, **flags: str | int | None) -> None:
 
 
 def _choose_store(app: Tarry, settings: config.Settings, *, child: bool) -> None:
-    """Put the app on the store of a flag; what the environment says is for the other commands."""
+    """Put the app on the store of the settings, if they name one."""
     sources = settings.sources
-    if sources.get("store") == "--store":
+    if "store" in sources and settings.store != app.url:
+        if not child:
+            talk(f"note: {sources['store']} takes the place of the app's own store, {app.url}")
         app.close()
         app.url = settings.store
-    elif "store" in sources and settings.store != app.url and not child:
-        talk(f"note: the app's own store is used, not that of {sources['store']}")
-    if sources.get("namespace") == "--namespace":
+    if "namespace" in sources and settings.namespace != app.namespace:
+        if not child:
+            was = app.namespace
+            talk(f"note: {sources['namespace']} takes the place of the app's own namespace, {was}")
         app.close()
         app.namespace = settings.namespace
     if app.url.startswith("memory:"):
@@ -143,7 +146,7 @@ def _commands(settings: config.Settings) -> list[list[str]]:
     common += [f"--kinds={','.join(settings.kinds)}"] if settings.kinds else []
     common += ["--log-json"] if settings.log_json else []
     for name in ("store", "namespace"):
-        if settings.sources.get(name) == f"--{name}":
+        if name in settings.sources:
             common.append(f"--{name}={getattr(settings, name)}")
     commands = []
     for place in range(settings.processes):

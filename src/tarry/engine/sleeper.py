@@ -21,6 +21,7 @@ class Sleeper:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._woken = False
+        self._called = False
         self._waiting: asyncio.Future[None] | None = None
         self._timer = _timer(loop, self._end)
 
@@ -45,9 +46,19 @@ class Sleeper:
         self._end()
 
     def wake_threadsafe(self) -> None:
-        """End the sleep from another thread; does nothing once the loop has ended."""
+        """End the sleep from another thread; does nothing once the loop has ended.
+
+        Many at once are one: the loop's own pipe is short, and a signal is lost on a full one.
+        """
+        if self._called:
+            return
+        self._called = True
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.wake)
+            self._loop.call_soon_threadsafe(self._wake_called)
+
+    def _wake_called(self) -> None:
+        self._called = False
+        self.wake()
 
     def _end(self) -> None:
         if self._waiting is not None and not self._waiting.done():

@@ -65,6 +65,14 @@ def failed(reason: str, task: Task, limits: Limits, now: int, chance: float) -> 
     return Retry(In(delay), reason)
 
 
+def within_limits(outcome: AnyOutcome, task: Task, limits: Limits, now: int) -> AnyOutcome:
+    """Return what becomes of a handler's own wish: a `Retry` counts as a failure as any other."""
+    if not isinstance(outcome, Retry):
+        return outcome
+    judged = failed(outcome.reason or "it asked to be retried", task, limits, now, 0.5)
+    return judged if isinstance(judged, Dead) else outcome
+
+
 def describe(error: BaseException) -> str:
     """Return an exception as one line an operator can read."""
     try:
@@ -88,12 +96,10 @@ def name(outcome: AnyOutcome) -> str:
 
 
 def _read(outcome: AnyOutcome, now: int) -> AnyOutcome:
-    """Return *outcome* with its time read."""
-    match outcome:
-        case Retry() | Snooze():
-            when = outcome.when
-            wish = Retry if isinstance(outcome, Retry) else Snooze
-            due = when if isinstance(when, At | In) else parse_when(when, now)
-            return wish(due, outcome.reason)
-        case Done() | Skip() | Dead() | Release():
-            return outcome
+    """Return *outcome* with its time read; a subclass as what it is a kind of."""
+    if isinstance(outcome, Retry | Snooze):
+        when = outcome.when
+        wish = Retry if isinstance(outcome, Retry) else Snooze
+        return wish(when if isinstance(when, At | In) else parse_when(when, now), outcome.reason)
+    [plain] = [one for one in (Done, Skip, Dead, Release) if isinstance(outcome, one)]
+    return outcome if type(outcome) is plain else plain(outcome.reason)

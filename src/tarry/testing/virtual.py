@@ -8,7 +8,7 @@ from typing import Any, Self
 from tarry.api.function import TaskFunction
 from tarry.app import Tarry
 from tarry.attempt import RELEASE, AnyOutcome
-from tarry.due import At, When, duration_ms, format_duration, format_instant, parse_when
+from tarry.due import At, Duration, When, duration_ms, format_duration, format_instant, parse_when
 from tarry.lease import Lease
 from tarry.stores.memory import MemoryStore
 from tarry.stores.store import Filter
@@ -69,8 +69,9 @@ class Virtual:
         """Return the virtual instant, in milliseconds UTC."""
         return self.clock.now()
 
-    def advance(self, by: "str | float") -> int:
+    def advance(self, by: Duration) -> int:
         """Let time pass; runs what becomes due, each at its own due. Returns how many ran."""
+        self._check_loop()
         if all(handler.is_async for handler in self.app.registry):
             # One visit to the loop for all of them: a visit each would cost more than they do.
             return self._own_loop().run_until_complete(self.aadvance(by))
@@ -82,7 +83,7 @@ class Virtual:
             ran += len(attempts)
         return ran
 
-    async def aadvance(self, by: "str | float") -> int:
+    async def aadvance(self, by: Duration) -> int:
         """Let time pass, inside a running event loop."""
         target = self.clock.now() + duration_ms(by)
         ran = 0
@@ -91,6 +92,15 @@ class Virtual:
             self._settle([(attempt, await self._arun(attempt)) for attempt in attempts])
             ran += len(attempts)
         return ran
+
+    def _check_loop(self) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if any(handler.is_async for handler in self.app.registry):
+            message = "an event loop is running, and async handlers need it: `await t.aadvance(…)`"
+            raise RuntimeError(message)
 
     def _next(self, target: int) -> list[Lease] | None:
         """Move to the next due, at most to *target*, and claim it; None: the target is reached."""
@@ -144,6 +154,9 @@ class Virtual:
     def _settle(self, finished: list[tuple[Attempt, Ran]]) -> None:
         settlements = []
         for attempt, ran in finished:
+            if isinstance(ran.error, KeyboardInterrupt):
+                # On this thread it is the person at the terminal who wants to stop.
+                raise ran.error
             outcome = attempt.outcome(ran, self.now(), self._random.random())
             settlements.append(attempt.settlement(outcome, self.now()))
             self.app.emit(attempt.ended(outcome, 0.0, ran.error))

@@ -1,7 +1,7 @@
 """Room: take due tasks under a lease, never more than there is room for."""
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tarry.due import At
 from tarry.handler import Handler, Registry
@@ -54,19 +54,19 @@ class Room:
             return True
         return self._taken >= self._concurrency
 
-    def asks(self, now: int) -> list[tuple[Sequence[str], int]]:
-        """Return which kinds to claim, and how many of them; nothing while there is no room."""
-        room = self._concurrency + min(self._recent(now), QUEUE_LIMIT) - self._taken
-        if room <= 0:
-            return []
-        asks: list[tuple[Sequence[str], int]] = []
-        if self._unbounded:
-            asks.append((self._unbounded, room))
+    def asks(self, now: int) -> Iterator[tuple[Sequence[str], int]]:
+        """Say which kinds to claim, and how many of them; nothing while there is no room.
+
+        Each ask reckons with what the one before it took.
+        """
+        most = self._concurrency + min(self._recent(now), QUEUE_LIMIT)
+        if self._unbounded and most > self._taken:
+            yield self._unbounded, most - self._taken
         for handler, kinds in self._bounded.values():
             free = (handler.concurrency or 0) - self._by_handler[handler.kind]
-            if free > 0:
-                asks.append((kinds, min(free, room)))
-        return asks
+            limit = min(free, most - self._taken)
+            if limit > 0:
+                yield kinds, limit
 
     def _recent(self, now: int) -> int:
         """Return how many attempts ended in the last 50 ms."""
@@ -77,9 +77,7 @@ class Room:
         return self._ran - windows[0][1]
 
 
-def place_series(
-    store: Store, registry: Registry, kinds: Sequence[str], codec: Codec
-) -> None:
+def place_series(store: Store, registry: Registry, kinds: Sequence[str], codec: Codec) -> None:
     """Place the declared recurring tasks, and move those whose rule has changed."""
     series = [handler for handler in registry if handler.rule and handler.kind in kinds]
     refs = [TaskRef(handler.kind, handler.series_key) for handler in series]
@@ -102,5 +100,3 @@ def place_series(
             keep_ms=handler.keep_ms,
         )
         store.schedule([request])
-
-

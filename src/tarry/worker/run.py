@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tarry.attempt import AnyOutcome, Dead
+from tarry.attempt import AnyOutcome, Dead, Retry
 from tarry.context import Context
 from tarry.errors import HandlerError, PayloadError, TarryError
 from tarry.events import AttemptEnded, Event, UnknownFields
@@ -100,10 +100,14 @@ class Attempt:
             return Dead(str(error))
         if error is None:
             try:
-                return decide.of_result(ran.result, now)
+                wish = decide.of_result(ran.result, now)
+                return decide.within_limits(wish, self.lease.task, self.handler, now)
             except TarryError as wrong:
                 error = wrong
-        return decide.of_error(error, self.lease.task, self.handler, now, chance)
+        outcome = decide.of_error(error, self.lease.task, self.handler, now, chance)
+        if isinstance(error, Retry):
+            return decide.within_limits(outcome, self.lease.task, self.handler, now)
+        return outcome
 
     def settlement(self, outcome: AnyOutcome, now: int) -> Settlement:
         """Return what the store is told."""

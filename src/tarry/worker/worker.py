@@ -102,6 +102,7 @@ class Worker:
         self._preparing: set[Attempt] = set()
         self._alone: Attempt | None = None
         self._recycle = False
+        self._placed = False
         self.ready = threading.Event()
         self._concurrency = concurrency
 
@@ -139,9 +140,7 @@ class Worker:
             if self._own_runtime and isinstance(self._runtime, ThreadRuntime):
                 self._runtime.close()
             self._emit(
-                WorkerStopped(
-                    holder=self.holder, attempts=self._attempts, released=self._released
-                )
+                WorkerStopped(holder=self.holder, attempts=self._attempts, released=self._released)
             )
         if self._recycle:
             message = (
@@ -193,6 +192,8 @@ class Worker:
 
     async def _claim_until_stopped(self) -> None:
         while not self._stop:
+            if not self._placed:
+                await self._place_series()
             pauses = []
             self._claimed.clear()
             asks = [] if self._alone else self._room.asks(self._clock.elapsed())
@@ -224,7 +225,8 @@ class Worker:
             self._trouble(error, self._store_pause() / 1e9)
             return None
         self._store_answers()
-        self._store_time.observe(claimed.now * 1_000 + claimed.micros, self._clock.elapsed())
+        store_us = claimed.now * 1_000 + claimed.micros
+        self._store_time.observe(store_us, sent_ns=sent, arrived_ns=self._clock.elapsed())
         if claimed.leases:
             self._take(claimed, sent)
         return claimed
@@ -277,13 +279,15 @@ class Worker:
         self._settler.add(attempt.settlement(RELEASE, self._store_now()))
 
     async def _place_series(self) -> None:
-        """Place the recurring tasks that belong to the code."""
+        """Place the recurring tasks that belong to the code; again later if the store is away."""
         try:
             await self._runtime.run_blocking(
                 place_series, self._store, self._registry, self.kinds, self._codec
             )
         except StoreError as error:
-            self._trouble(error, 0)
+            self._trouble(error, self._store_pause() / 1e9)
+        else:
+            self._placed = True
 
     # ---- slots on the loop
 
@@ -496,7 +500,7 @@ class Worker:
     def _changed(self, attempt: Attempt) -> None:
         """Hear that an attempt was cancelled or its lease lost; on the heartbeat's thread."""
         if attempt.lost:
-            self._soon(lambda: self._give_up(attempt))
+            self._inbox.put(lambda: self._give_up(attempt))
 
     def _give_up(self, attempt: Attempt) -> None:
         """Stop an async handler whose lease is gone: somebody else may run it already."""

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 from tarry.errors import StoreError
 from tarry.stores.sqlite.connection import WAL_BYTES, Connections
@@ -51,7 +52,7 @@ class Checkpointer:
         """Checkpoint what processes that lived too briefly to do it have left behind."""
         self._looked = True
         with suppress(OSError, StoreError):
-            if os.stat(f"{self._connections.path}-wal").st_size > WAL_BYTES:
+            if Path(f"{self._connections.path}-wal").stat().st_size > WAL_BYTES:
                 with self._connections.apart() as db:
                     self._checkpoint(db)
 

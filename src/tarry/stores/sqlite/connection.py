@@ -36,7 +36,7 @@ class Connections(forking.Forkable):
     """A pool of connections for each durability, and the write lock.
 
     `full` is for what callers are promised (a commit waits for the disk), `normal` for what may be
-    forgotten by a power cut at the price of a second attempt. A fork finds none open: see `forking`.
+    forgotten by a power cut at the price of a second attempt. A fork finds none open (`forking`).
     """
 
     def __init__(self, path: str, *, full: str = "FULL") -> None:
@@ -147,7 +147,7 @@ class Connections(forking.Forkable):
 
     @contextmanager
     def queued(self) -> Iterator[None]:
-        """Hold the writers' queue without a transaction, as a checkpoint that must not starve does."""
+        """Hold the writers' queue without a transaction, as a checkpoint does."""
         with self._writer:
             held = self._queue_up()
             try:

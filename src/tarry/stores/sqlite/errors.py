@@ -39,7 +39,8 @@ def translate(error: sqlite3.Error, path: str) -> StoreError:
         return ForeignFileError(f"{path} is not a SQLite database; nothing was written")
     if code == sqlite3.SQLITE_CORRUPT:
         return ForeignFileError(
-            f"{path} is damaged ({error}); keep a copy and look at it with `sqlite3 {path} .recover`"
+            f"{path} is damaged ({error}); keep a copy and look at it with "
+            f"`sqlite3 {path} .recover`"
         )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
         return StoreRefusedError(f"{path} cannot be written ({error}); check its owner and mode")

@@ -6,14 +6,16 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
+from tarry.clock import SYSTEM, nap
 from tarry.errors import (
     ForeignFileError,
     SchemaVersionError,
+    StoreBusyError,
     StoreRefusedError,
     StoreUnavailableError,
 )
 from tarry.stores.sql.migrate import load
-from tarry.stores.sqlite.connection import Connections
+from tarry.stores.sqlite.connection import BUSY_MS, Connections
 from tarry.stores.sqlite.errors import mapped
 
 APPLICATION_ID = 0x74617279  # "tary"
@@ -53,8 +55,12 @@ def _refuse_foreign(path: str) -> None:
     if Path(path).stat().st_size == 0:
         return
     with mapped(path):
-        db = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=5)
+        db = sqlite3.connect(
+            f"file:{quote(path)}?mode=ro", uri=True, timeout=5, isolation_level=None
+        )
         try:
+            # All of one moment: another process may be making the file right now.
+            db.execute("BEGIN")
             [application] = db.execute("PRAGMA application_id").fetchone()
             [tables] = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             [version] = db.execute("PRAGMA user_version").fetchone()
@@ -97,7 +103,7 @@ def file_system(path: str) -> str:
 
 
 def mounted(path: str, mounts: bytes) -> str:
-    """Return the type of the file system that holds *path*, by a list of mounts as Linux keeps it."""
+    """Return the type of the file system that holds *path*, by a list of mounts as in Linux."""
     best, found = "", ""
     for line in mounts.splitlines():
         left, _, right = line.partition(b" - ")
@@ -111,11 +117,7 @@ def mounted(path: str, mounts: bytes) -> str:
 
 def migrate(connections: Connections) -> list[str]:
     """Bring the file to the newest layout, each step in a transaction of its own."""
-    with connections.reading() as db:
-        [version] = db.execute("PRAGMA user_version").fetchone()
-        [mode] = db.execute("PRAGMA journal_mode").fetchone()
-        if mode != "wal":
-            db.execute("PRAGMA journal_mode=WAL")
+    version = _begin(connections)
     done = []
     for migration in load(_PACKAGE):
         if migration.number <= version:
@@ -131,3 +133,23 @@ def migrate(connections: Connections) -> list[str]:
             db.execute(f"PRAGMA user_version={migration.number}")
         done.append(f"{migration.number:04d} {migration.name}")
     return done
+
+
+def _begin(connections: Connections) -> int:
+    """Switch the file to WAL mode if it is not yet; returns its layout.
+
+    SQLite itself does not wait for another process that does the same at this moment.
+    """
+    deadline = SYSTEM.elapsed() + BUSY_MS * 1_000_000
+    while True:
+        try:
+            with connections.reading() as db:
+                [mode] = db.execute("PRAGMA journal_mode").fetchone()
+                if mode != "wal":
+                    db.execute("PRAGMA journal_mode=WAL")
+                [version] = db.execute("PRAGMA user_version").fetchone()
+                return int(version)
+        except StoreBusyError:
+            if SYSTEM.elapsed() > deadline:
+                raise
+        nap(0.005)

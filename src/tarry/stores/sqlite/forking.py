@@ -38,7 +38,7 @@ class Lending:
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """Lend no more, and wait until none is in use (a call that never ends is not waited for)."""
+        """Lend no more, and wait until none is in use; not for a call that never ends."""
         with self._lock:
             self._stopped = True
             self._changed.wait_for(lambda: not self.count, _WAIT_SECONDS)

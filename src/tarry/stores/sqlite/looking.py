@@ -37,9 +37,7 @@ class Looking:
             now = self._clock.now()
             return [self._get(db, lanes.get(ref.kind), ref, now) for ref in refs]
 
-    def _get(
-        self, db: sqlite3.Connection, lane: int | None, ref: TaskRef, now: int
-    ) -> Task | None:
+    def _get(self, db: sqlite3.Connection, lane: int | None, ref: TaskRef, now: int) -> Task | None:
         if lane is None:
             return None
         found = lives.view(record.read(db, lane, ref.kind, ref.key).life, now)
@@ -73,8 +71,7 @@ class Looking:
         streams = [iter(sorted(self._leased(db, lanes, start), key=lambda pair: pair[0]))]
         if where.state is not TaskState.LEASED:
             streams += [
-                self._waiting(db, lane, kind, where, start, examine)
-                for lane, kind in lanes.items()
+                self._waiting(db, lane, kind, where, start, examine) for lane, kind in lanes.items()
             ]
         merged = heapq.merge(*streams, key=lambda pair: pair[0])
         return _page(merged, where, limit, examine, lambda place: " ".join(map(str, place)))

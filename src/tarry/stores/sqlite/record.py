@@ -51,6 +51,18 @@ def write(db: sqlite3.Connection, lane: int, found: Found, change: Change[Any]) 
         keep(db, lane, task)
 
 
+def move(db: sqlite3.Connection, lane: int, found: Found, change: Change[Any]) -> None:
+    """Write a change that moved a waiting task and nothing else; any other as `write` does."""
+    old, new = found.life, change.life
+    if new is old:
+        return
+    if old.running is not None or new.waiting is None:
+        write(db, lane, found, change)
+    else:
+        moved = new.waiting
+        db.execute(SQL["move"], (moved.due, moved.revision, moved.nominal, found.place))
+
+
 def keep(db: sqlite3.Connection, lane: int, task: Task) -> None:
     """Keep the record of an end: dead letters for good, others as long as the task asks for."""
     dead = task.state is TaskState.DEAD

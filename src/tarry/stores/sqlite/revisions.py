@@ -7,6 +7,7 @@ it: numbers handed out in order of commits never fall back.
 
 import os
 import sqlite3
+from collections.abc import Callable
 
 from tarry.stores.sqlite.record import SQL
 
@@ -45,6 +46,28 @@ class Revisions:
         drawn = range(self._next, self._next + count)
         self._next += count
         return drawn
+
+    def drawer(self, db: sqlite3.Connection) -> Callable[[], int]:
+        """Return a function that draws one at a time; looks at the counter only once."""
+        looked = False
+
+        def draw() -> int:
+            nonlocal looked
+            if not looked or self._next > self._last:
+                looked = True
+                return self.draw(db, 1)[0]
+            self._next += 1
+            return self._next - 1
+
+        return draw
+
+    def ahead(self) -> tuple[int, int, int] | None:
+        """Return the next revision, with owner and mark under which it is valid; None: no block."""
+        return (self._next, self._owner, self._last) if self._next <= self._last else None
+
+    def used(self) -> None:
+        """Count the revision that `ahead` told as given out."""
+        self._next += 1
 
     def forget(self) -> None:
         """Drop the block: the transaction that drew it may not have happened.

@@ -6,6 +6,11 @@
 INSERT INTO task (lane, key, due, revision, created, nominal, declared, keep_ms, rule, headers, payload)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- The same for one task, as long as the block of revisions is still the newest.
+-- name: insert_owned
+INSERT INTO task (lane, key, due, revision, created, nominal, declared, keep_ms, rule, headers, payload)
+SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM revision WHERE owner = ? AND upto = ?;
+
 -- name: find
 SELECT id, key, due, revision, created, attempt, snoozes, lost, nominal, declared, cancelled, keep_ms,
        rule, reason, headers, payload, token, holder, expires
@@ -34,9 +39,6 @@ ON CONFLICT (id) DO UPDATE SET
 
 -- name: move
 UPDATE task SET due = ?, revision = ?, nominal = ?, cancelled = 0 WHERE id = ?;
-
--- name: mark
-UPDATE task SET cancelled = 1 WHERE id = ?;
 
 -- name: delete
 DELETE FROM task WHERE id = ?;

@@ -9,7 +9,7 @@ import random
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -64,6 +64,10 @@ _EXPIRY = -1
 _json = msgspec.json.Encoder().encode
 
 
+_Record = tuple[int, str, int, int, int, int, bool, int, str, bytes, bytes]
+"""The columns of `insert`."""
+
+
 class _TakenError(Exception):
     """A ref of the batch was there already."""
 
@@ -78,6 +82,7 @@ class _Moment(msgspec.Struct):
 
 
 _Step = Callable[[Life, Item, _Moment], Change[A]]
+_Write = Callable[[sqlite3.Connection, int, record.Found, Change[Any]], None]
 
 
 class SqliteStore(Store):
@@ -141,24 +146,14 @@ class SqliteStore(Store):
         try:
             with self._connections.writing("full") as db:
                 now = self._clock.now()
-                revisions = self._revisions.draw(db, len(requests))
-                records = [
-                    (
-                        lanes[r.ref.kind],
-                        r.ref.key,
-                        due := resolve(r.due, now),
-                        revision,
-                        now,
-                        r.nominal or (due if r.rule else 0),
-                        r.declared,
-                        r.keep_ms,
-                        r.rule,
-                        r.headers,
-                        r.payload,
-                    )
-                    for r, revision in zip(requests, revisions, strict=True)
-                ]
-                _insert_all(db, records)
+                records = self._insert_one(db, requests, lanes, now)
+                if records is None:
+                    revisions = self._revisions.draw(db, len(requests))
+                    records = [
+                        _record(request, lanes, now, revision)
+                        for request, revision in zip(requests, revisions, strict=True)
+                    ]
+                    _insert_all(db, records)
                 soon = now + WAKE_MS
                 news = self._news(db, [(row[0], row[2]) for row in records if row[2] <= soon])
         except _TakenError:
@@ -174,10 +169,24 @@ class SqliteStore(Store):
             for r, row in zip(requests, records, strict=True)
         ]
 
+    def _insert_one(
+        self, db: sqlite3.Connection, requests: Sequence[Request], lanes: dict[str, int], now: int
+    ) -> list[_Record] | None:
+        """Insert a single task without looking at the counter first; None if that did not do."""
+        ahead = self._revisions.ahead()
+        if ahead is None or len(requests) > 1:
+            return None
+        revision, *mark = ahead
+        record = _record(requests[0], lanes, now, revision)
+        if not _insert_owned(db, record, mark):
+            return None
+        self._revisions.used()
+        return [record]
+
     def reschedule(self, moves: Sequence[Move], *, call: str = "") -> list[Moved]:
         """Give waiting tasks a new due."""
         del call
-        return self._steps(moves, _reschedule)
+        return self._steps(moves, _reschedule, write=record.move)
 
     def cancel(
         self, cancellations: Sequence[Cancellation], *, call: str = ""
@@ -209,10 +218,12 @@ class SqliteStore(Store):
         self._told(min(found, default=None), 1)
         return bool(before)
 
-    def _steps(self, items: Sequence[Item], step: _Step[Item, A]) -> list[A]:
+    def _steps(
+        self, items: Sequence[Item], step: _Step[Item, A], *, write: _Write = record.write
+    ) -> list[A]:
         answers: list[A] = []
         for start in range(0, len(items), _STEP):
-            answers += self._each(items[start : start + _STEP], step)
+            answers += self._each(items[start : start + _STEP], step, write=write)
         return answers
 
     def _each(
@@ -221,6 +232,7 @@ class SqliteStore(Store):
         step: _Step[Item, A],
         *,
         ref: Callable[[Item], TaskRef] = lambda item: item.ref,  # type: ignore[attr-defined]
+        write: _Write = record.write,
         durability: str = "full",
     ) -> list[A]:
         """Run *step* on the life of each item's ref, in one transaction."""
@@ -229,14 +241,14 @@ class SqliteStore(Store):
         try:
             with self._connections.writing(durability) as db:
                 now = self._clock.now()
-                moment = _Moment(db, 0, now, lambda: self._revisions.draw(db, 1)[0])
+                moment = _Moment(db, 0, now, self._revisions.drawer(db))
                 answers: list[A] = []
                 claimable: list[tuple[int, int]] = []
                 for item, name in zip(items, names, strict=True):
                     moment.lane = lane = lanes[name.kind]
                     found = record.read(db, lane, name.kind, name.key)
                     change = step(found.life, item, moment)
-                    record.write(db, lane, found, change)
+                    write(db, lane, found, change)
                     answers.append(change.answer)
                     due = record.claimable(change.life)
                     if due is not None and due <= now + WAKE_MS and change.life is not found.life:
@@ -353,10 +365,7 @@ class SqliteStore(Store):
         places, tokens = _places([settlement.lease for settlement in settlements])
         try:
             with self._connections.writing("normal") as db:
-                if db.execute(SQL["any_behind"]).fetchone():
-                    raise _TakenError
-                if db.execute(SQL["settle_done"], (places, tokens)).rowcount != len(settlements):
-                    raise _TakenError
+                _delete_done(db, places, tokens, len(settlements))
         except _TakenError:
             return None
         self._checkpointer.wrote(len(settlements))
@@ -443,14 +452,43 @@ def _heads_of(lanes: tuple[int, ...]) -> str:
     return SQL["heads"].replace(":lanes", ", ".join(map(str, lanes or (0,))))
 
 
-def _insert_all(db: sqlite3.Connection, records: Sequence[tuple[object, ...]]) -> None:
+def _record(r: Request, lanes: dict[str, int], now: int, revision: int) -> _Record:
+    """Return the columns of a new task."""
+    due = resolve(r.due, now)
+    return (
+        lanes[r.ref.kind],
+        r.ref.key,
+        due,
+        revision,
+        now,
+        r.nominal or (due if r.rule else 0),
+        r.declared,
+        r.keep_ms,
+        r.rule,
+        r.headers,
+        r.payload,
+    )
+
+
+def _insert_all(db: sqlite3.Connection, records: Sequence[_Record]) -> None:
     try:
-        if len(records) == 1:
-            db.execute(SQL["insert"], records[0])
-        else:
-            db.executemany(SQL["insert"], records)
+        db.executemany(SQL["insert"], records)
     except sqlite3.IntegrityError as error:
         raise _TakenError from error
+
+
+def _insert_owned(db: sqlite3.Connection, record: _Record, mark: Sequence[int]) -> bool:
+    try:
+        return db.execute(SQL["insert_owned"], (*record, *mark)).rowcount == 1
+    except sqlite3.IntegrityError as error:
+        raise _TakenError from error
+
+
+def _delete_done(db: sqlite3.Connection, places: bytes, tokens: bytes, count: int) -> None:
+    if db.execute(SQL["any_behind"]).fetchone():
+        raise _TakenError
+    if db.execute(SQL["settle_done"], (places, tokens)).rowcount != count:
+        raise _TakenError
 
 
 def _schedule(life: Life, item: Request, moment: _Moment) -> Change[Scheduled]:

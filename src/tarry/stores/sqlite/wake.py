@@ -79,7 +79,7 @@ class Wakeups:
     def _send(self, name: str, due: int) -> None:
         if self._out is None:
             self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._out.setblocking(False)
+            self._out.setblocking(False)  # noqa: FBT003 - the socket's own
         try:
             self._out.sendto(_DUE.pack(due), f"/proc/self/fd/{self._fd}/{name}")
         except ConnectionRefusedError:

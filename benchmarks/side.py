@@ -1,0 +1,107 @@
+"""One side of the comparison with peers: the same work for each, in an environment of its own.
+
+Needs nothing but Python. A side is a script that hands a `Side` to `main`.
+"""
+
+import argparse
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from ledger import Ledger
+
+Mark = Callable[[int], None]
+_HOUR_MS = 3_600_000
+
+
+class Side(Protocol):
+    """A system under comparison, on files in one folder."""
+
+    def schedule(self, n: int, due: int) -> None:
+        """Schedule task *n* at *due* (milliseconds UTC)."""
+        ...
+
+    def cancel(self, n: int) -> None:
+        """Cancel task *n*, scheduled by this very object."""
+        ...
+
+    def work(self) -> None:
+        """Run the due tasks; those whose worker lives with the producer return at once."""
+        ...
+
+
+@runtime_checkable
+class Batching(Protocol):
+    """A side that has a call for many tasks."""
+
+    def place(self, dues: list[int]) -> None:
+        """Schedule task n at the nth due."""
+        ...
+
+
+Make = Callable[[Path, Mark], Side]
+
+
+def main(make: Make) -> None:
+    """Do what the command line asks of the side."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("work", choices=["calls", "produce", "work", "both"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    options = parser.parse_args()
+    path = options.folder / "ledger"
+    side = make(options.folder, Ledger(path).mark if path.exists() else _nothing)
+    if options.work == "calls":
+        _say(_calls(side, options.count, options.seconds))
+        return
+    if options.work == "work":
+        print("ready", flush=True)
+        side.work()
+        return
+    dues = json.loads((options.folder / "dues.json").read_text())
+    _say({"scheduled": _produce(side, dues, options.seconds)})
+    if options.work == "both":
+        side.work()
+        signal.pause()
+
+
+def _nothing(n: int) -> None:
+    del n
+
+
+def _say(answer: dict[str, float]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def _calls(side: Side, count: int, seconds: float) -> dict[str, float]:
+    """Return calls per second, one at a time: schedule, then cancel what was scheduled.
+
+    As long again is not counted before, so that no side is measured on a file just made.
+    """
+    due = time.time_ns() // 1_000_000 + _HOUR_MS
+    _timed(lambda n: side.schedule(count + n, due), count, seconds)
+    scheduled, took = _timed(lambda n: side.schedule(n, due), count, seconds)
+    cancelled, cancelling = _timed(side.cancel, scheduled, seconds)
+    return {"schedule": scheduled / took, "cancel": cancelled / cancelling}
+
+
+def _timed(call: Callable[[int], None], count: int, seconds: float) -> tuple[int, float]:
+    began = time.perf_counter()
+    for n in range(count):
+        call(n)
+        took = time.perf_counter() - began
+        if took > seconds:
+            return n + 1, took
+    return count, time.perf_counter() - began
+
+
+def _produce(side: Side, dues: list[int], seconds: float) -> int:
+    """Schedule task n at the nth due, as many as *seconds* allow; returns how many."""
+    if isinstance(side, Batching):
+        side.place(dues)
+        return len(dues)
+    return _timed(lambda n: side.schedule(n, dues[n]), len(dues), seconds)[0]

@@ -1,0 +1,48 @@
+"""APScheduler's side of the comparison: version 3, SQLAlchemyJobStore on SQLite as it comes.
+
+Its scheduler lives in the producer's process, since it does not learn of other processes' jobs.
+Tuned in its favour: paused while jobs are added, no misfire limit.
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import side
+from apscheduler.executors.pool import ThreadPoolExecutor  # type: ignore[import-not-found]
+from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore  # type: ignore[import-not-found]
+from apscheduler.schedulers.background import BackgroundScheduler  # type: ignore[import-not-found]
+
+MARKS: list[side.Mark] = []
+
+
+def bench(n: int) -> None:
+    """Mark task *n*; a job is stored by the name of its function."""
+    MARKS[0](n)
+
+
+class ApschedulerSide:
+    """A background scheduler on a file."""
+
+    def __init__(self, folder: Path, mark: side.Mark) -> None:
+        MARKS.append(mark)
+        self._scheduler = BackgroundScheduler(
+            jobstores={"default": SQLAlchemyJobStore(url=f"sqlite:///{folder / 'jobs.db'}")},
+            executors={"default": ThreadPoolExecutor(10)},
+            job_defaults={"misfire_grace_time": None, "coalesce": False},
+            timezone=UTC,
+        )
+        self._scheduler.start(paused=True)
+
+    def schedule(self, n: int, due: int) -> None:
+        run_date = datetime.fromtimestamp(due / 1_000, UTC)
+        self._scheduler.add_job(bench, "date", run_date=run_date, args=[n], id=str(n))
+
+    def cancel(self, n: int) -> None:
+        self._scheduler.remove_job(str(n))
+
+    def work(self) -> None:
+        self._scheduler.resume()
+
+
+if __name__ == "__main__":
+    side.main(ApschedulerSide)
