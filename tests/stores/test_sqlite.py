@@ -136,7 +136,7 @@ def pragmas(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]
     seen: list[tuple[str, dict[str, Any]]] = []
     from tarry.stores.sqlite.connection import Connections
 
-    give_back = Connections._give_back
+    give_back = Connections.give_back
 
     def look(self: Connections, durability: str, db: sqlite3.Connection) -> None:
         names = ("synchronous", "wal_autocheckpoint", "journal_mode", "busy_timeout")
@@ -144,7 +144,7 @@ def pragmas(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]
         seen.append((durability, found))
         give_back(self, durability, db)
 
-    monkeypatch.setattr(Connections, "_give_back", look)
+    monkeypatch.setattr(Connections, "give_back", look)
     return seen
 
 

@@ -5,7 +5,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from types import ModuleType
+from types import ModuleType, TracebackType
 
 from tarry.clock import SYSTEM, nap
 from tarry.errors import (
@@ -50,8 +50,8 @@ class Connections(forking.Forkable):
     def _begin_process(self) -> None:
         self._pid = os.getpid()
         self._idle: dict[str, list[sqlite3.Connection]] = {"full": [], "normal": []}
-        self._lending = forking.Lending()
-        self._writer = threading.Lock()
+        self.lending = forking.Lending()
+        self.writer = threading.Lock()
         self._side: int | None = None
         self._patience_ns = _SIDE_WAIT_NS
 
@@ -71,41 +71,29 @@ class Connections(forking.Forkable):
 
     def before_fork(self) -> None:
         """Wait until nobody uses a connection, and close them all."""
-        self._lending.stop()
-        if not self._lending.count:
+        self.lending.stop()
+        if not self.lending.count:
             self._close_idle()
 
     def after_fork(self) -> None:
         """Go on in the parent, begin anew in the child."""
         if self._pid == os.getpid():
-            self._lending.go_on()
+            self.lending.go_on()
             return
-        if self._lending.count or any(self._idle.values()):
+        if self.lending.count or any(self._idle.values()):
             # Never used, and never closed: that would drop locks.
             self._inherited += [self._idle]
         self._begin_process()
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> "_Reading":
         """Lend a connection for reads; each statement sees its own moment."""
-        self.own()
-        lending = self._lending
-        lending.begin()
-        try:
-            with mapped(self.path):
-                db = self._take("normal")
-                try:
-                    yield db
-                finally:
-                    self._give_back("normal", db)
-        finally:
-            lending.end()
+        return _Reading(self)
 
     @contextmanager
     def apart(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection of its own, closed at the end of the block."""
         self.own()
-        lending = self._lending
+        lending = self.lending
         lending.begin()
         try:
             with mapped(self.path), closing(self._open("NORMAL")) as db:
@@ -113,54 +101,28 @@ class Connections(forking.Forkable):
         finally:
             lending.end()
 
-    @contextmanager
-    def writing(self, durability: str) -> Iterator[sqlite3.Connection]:
+    def writing(self, durability: str) -> "_Writing":
         """Lend a connection inside a write transaction, committed at the end of the block."""
-        self.own()
-        lending = self._lending
-        lending.begin()
-        try:
-            with mapped(self.path), self._writer:
-                db = self._take(durability)
-                held = False
-                try:
-                    held = self._queue_up()
-                    db.execute("BEGIN IMMEDIATE")
-                    try:
-                        yield db
-                        db.execute("COMMIT")
-                    except BaseException:
-                        with suppress(sqlite3.Error):
-                            db.execute("ROLLBACK")
-                        raise
-                except sqlite3.Error as error:
-                    if translate(error, self.path).__class__ not in _HARMLESS:
-                        # After a failed sync nobody knows what a handle has seen.
-                        db.close()
-                    raise
-                finally:
-                    if held:
-                        self._leave_queue()
-                    self._give_back(durability, db)
-        finally:
-            lending.end()
+        return _Writing(self, durability)
 
     @contextmanager
     def queued(self) -> Iterator[None]:
         """Hold the writers' queue without a transaction, as a checkpoint does."""
-        with self._writer:
-            held = self._queue_up()
+        with self.writer:
+            held = self.queue_up()
             try:
                 yield
             finally:
                 if held:
-                    self._leave_queue()
+                    self.leave_queue()
 
-    def _take(self, durability: str) -> sqlite3.Connection:
+    def take(self, durability: str) -> sqlite3.Connection:
+        """Return a connection that nobody uses."""
         idle = self._idle[durability]
         return idle.pop() if idle else self._open(self._sync[durability])
 
-    def _give_back(self, durability: str, db: sqlite3.Connection) -> None:
+    def give_back(self, durability: str, db: sqlite3.Connection) -> None:
+        """Put a connection back, or close it if it is in no state to be used again."""
         try:
             reusable = not db.in_transaction and not self._closed
         except sqlite3.ProgrammingError:
@@ -188,7 +150,7 @@ class Connections(forking.Forkable):
             raise
         return db
 
-    def _queue_up(self) -> bool:
+    def queue_up(self) -> bool:
         """Take the side lock: SQLite's own waiting lets one process starve the others.
 
         It is only a queue. Who holds it too long (a stopped process) is overtaken; BEGIN IMMEDIATE
@@ -224,7 +186,8 @@ class Connections(forking.Forkable):
         self._patience_ns = _STOPPED_WAIT_NS
         return False
 
-    def _leave_queue(self) -> None:
+    def leave_queue(self) -> None:
+        """Let the next writer go."""
         if fcntl is not None and self._side is not None:
             fcntl.flock(self._side, fcntl.LOCK_UN)
 
@@ -243,8 +206,132 @@ class Connections(forking.Forkable):
         self._closed = True
         if self._pid != os.getpid():
             return
-        if self._writer.acquire(timeout=BUSY_MS / 1_000):
+        if self.writer.acquire(timeout=BUSY_MS / 1_000):
             try:
                 self._close_idle()
             finally:
-                self._writer.release()
+                self.writer.release()
+
+
+class _Lent:
+    """A connection in use for the length of a block; sqlite3's errors leave it as tarry's.
+
+    Written out instead of as a generator: it stands in the path of every call.
+    """
+
+    __slots__ = ("_db", "_durability", "_lending", "_pool")
+
+    def __init__(self, pool: Connections, durability: str) -> None:
+        self._pool = pool
+        self._durability = durability
+        self._db: sqlite3.Connection | None = None
+
+    def _begin(self) -> sqlite3.Connection:
+        pool = self._pool
+        pool.own()
+        self._lending = pool.lending
+        self._lending.begin()
+        try:
+            self._db = pool.take(self._durability)
+        except BaseException as error:
+            self._lending.end()
+            self._raise(error)
+            raise
+        return self._db
+
+    def _end(self) -> None:
+        try:
+            if self._db is not None:
+                self._pool.give_back(self._durability, self._db)
+        finally:
+            self._lending.end()
+
+    def _raise(self, error: BaseException) -> None:
+        """Raise what an error of sqlite3 means; do nothing for any other."""
+        if isinstance(error, sqlite3.Error):
+            raise translate(error, self._pool.path) from error
+
+
+class _Reading(_Lent):
+    """A connection for reads."""
+
+    __slots__ = ()
+
+    def __init__(self, pool: Connections) -> None:
+        super().__init__(pool, "normal")
+
+    def __enter__(self) -> sqlite3.Connection:
+        return self._begin()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+        if error is not None:
+            self._raise(error)
+
+
+class _Writing(_Lent):
+    """A write transaction: begun in the writers' queue, committed or rolled back at the end."""
+
+    __slots__ = ("_held",)
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._held = False
+        pool = self._pool
+        pool.own()
+        pool.writer.acquire()
+        try:
+            db = self._begin()
+        except BaseException:
+            pool.writer.release()
+            raise
+        try:
+            self._held = pool.queue_up()
+            db.execute("BEGIN IMMEDIATE")
+        except BaseException as error:
+            self._give_up(db, error)
+            raise
+        return db
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        db = self._db
+        assert db is not None  # noqa: S101 - lent by __enter__
+        if error is None:
+            try:
+                db.execute("COMMIT")
+            except sqlite3.Error as failed:
+                error = failed
+        if error is None:
+            self._leave()
+        else:
+            self._give_up(db, error)
+
+    def _give_up(self, db: sqlite3.Connection, error: BaseException) -> None:
+        with suppress(sqlite3.Error):
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        fatal = isinstance(error, sqlite3.Error) and (
+            type(translate(error, self._pool.path)) not in _HARMLESS
+        )
+        if fatal:
+            # After a failed sync nobody knows what a handle has seen.
+            db.close()
+        self._leave()
+        self._raise(error)
+
+    def _leave(self) -> None:
+        try:
+            if self._held:
+                self._pool.leave_queue()
+            self._end()
+        finally:
+            self._pool.writer.release()
