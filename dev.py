@@ -90,7 +90,7 @@ def run(command: str, args: list[str]) -> int:
     if command == "check":
         return run_steps(LINT_STEPS)
     if command == "test":
-        return run_steps((*LINT_STEPS, ("pytest", ["-m", "pytest", *args])))
+        return run_steps((*LINT_STEPS, ("pytest", ["-m", "pytest", "-n", "auto", *args])))
     print(f"ready: {BIN.relative_to(HERE)}")
     return 0
 

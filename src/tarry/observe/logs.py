@@ -40,9 +40,10 @@ def attach(app: Listened) -> None:
 
 def write(event: Event) -> None:
     """Write one line for *event*; the plain success at the first attempt only for DEBUG."""
+    if isinstance(event, AttemptEnded):
+        _attempt(event)
+        return
     match event:
-        case AttemptEnded():
-            _attempt(event)
         case LeaseLost():
             log.warning("lease lost: %s: another worker may have the task", event.ref)
         case UnknownFields():

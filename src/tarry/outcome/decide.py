@@ -14,6 +14,9 @@ LOST_LIMIT = 5
 """A task whose lease was lost more often than this becomes a dead letter."""
 
 
+_WORDS = {kind: kind.__name__.lower() for kind in (Done, Skip, Dead, Retry, Snooze, Release)}
+
+
 class Limits(Protocol):
     """What of a handler the decision needs."""
 
@@ -92,7 +95,7 @@ def successor(task: Task, now: int) -> Successor | None:
 
 def name(outcome: AnyOutcome) -> str:
     """Return the outcome's word, as events and metrics use it."""
-    return type(outcome).__name__.lower()
+    return _WORDS[type(outcome)]
 
 
 def _read(outcome: AnyOutcome, now: int) -> AnyOutcome:

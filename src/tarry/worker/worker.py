@@ -5,11 +5,12 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from typing import Any
 
 from tarry.answers import SettleResult
-from tarry.attempt import RELEASE, AnyOutcome
+from tarry.attempt import DONE, RELEASE, AnyOutcome
 from tarry.due import Duration, duration_ms
 from tarry.engine.sleeper import Sleeper
 from tarry.engine.store_time import StoreTime
@@ -38,7 +39,7 @@ from tarry.worker.threads import Inbox, Threads
 
 _NS_PER_MS = 1_000_000
 _STALE_NS = 100 * _NS_PER_MS
-_TURN = 64
+_TURN_NS = 5 * _NS_PER_MS
 _MORE_SECONDS = 0.001
 _TIMEOUT = "timeout"
 _LONGEST_PAUSE_MS = 2_000
@@ -293,21 +294,24 @@ class Worker:
 
     async def _runner(self) -> None:
         """One slot: attempt what is queued, sleep when nothing is."""
-        turns = 0
+        turn_ends = 0
         while True:
             if not self._queue or self._alone is not None:
                 waiting = self._loop.create_future()
                 self._idle.append(waiting)
                 await waiting
                 self._waking = False
+                turn_ends = self._clock.elapsed() + _TURN_NS
                 continue
             attempt = self._queue.popleft()
-            if self._queue:
+            if self._queue and not self._waking:
                 self._wake_runner()
-            await self._attempt(attempt)
-            turns += 1
-            if turns % _TURN == 0:
+            going_on = self._attempt(attempt)
+            if going_on is not None:
+                await going_on
+            if attempt.began > turn_ends:
                 await asyncio.sleep(0)
+                turn_ends = self._clock.elapsed() + _TURN_NS
 
     def _wake_runner(self) -> None:
         """Wake one slot; it wakes the next before it starts, so that none wakes for nothing."""
@@ -320,24 +324,39 @@ class Worker:
                 waiting.set_result(None)
                 return
 
-    async def _attempt(self, attempt: Attempt) -> None:
-        """Take one lease through the start gate, and run its handler."""
+    def _attempt(self, attempt: Attempt) -> Coroutine[Any, Any, None] | None:
+        """Attempt one task; the answer, if there is one, is what is left to wait for."""
         now = self._clock.elapsed()
         if self._heartbeat.needs_confirm(attempt, now) or decide.runs_alone(attempt.lease.task):
-            if not await self._prepare(attempt):
-                self._give_back(attempt)
-                return
-            now = self._clock.elapsed()
+            return self._attempt_later(attempt)
+        return self._attempt_now(attempt, now)
+
+    def _attempt_now(self, attempt: Attempt, now: int) -> Coroutine[Any, Any, None] | None:
+        """Take one lease through the start gate, and begin its handler."""
         if not attempt.handler.is_async:
             self._threads.put([attempt])
-            return
+            return None
         refused = self._gate(attempt, now)
         if refused is not None:
             self._refuse(attempt, refused)
-            return
+            return None
         begun = start(attempt, self._codec, self._emit)
-        ran = begun if isinstance(begun, Ran) else await self._finish(attempt, begun)
-        self._ran(attempt, ran)
+        if not isinstance(begun, Ran):
+            return self._wait_for(attempt, begun)
+        self._ran(attempt, begun)
+        return None
+
+    async def _attempt_later(self, attempt: Attempt) -> None:
+        """Attempt a task that needs something done first."""
+        if not await self._prepare(attempt):
+            self._give_back(attempt)
+            return
+        going_on = self._attempt_now(attempt, self._clock.elapsed())
+        if going_on is not None:
+            await going_on
+
+    async def _wait_for(self, attempt: Attempt, begun: Started) -> None:
+        self._ran(attempt, await self._finish(attempt, begun))
 
     async def _prepare(self, attempt: Attempt) -> bool:
         """Do what takes a moment before an attempt may begin; says whether it still may."""
@@ -469,7 +488,10 @@ class Worker:
     def _ran(self, attempt: Attempt, ran: Ran) -> None:
         now = self._clock.elapsed()
         store_now = self._store_time.now_us(now) // 1_000
-        outcome = attempt.outcome(ran, store_now, self._runtime.random.random())
+        if ran.error is None and ran.result is None:
+            outcome: AnyOutcome = DONE
+        else:
+            outcome = attempt.outcome(ran, store_now, self._runtime.random.random())
         self._end(attempt, outcome, (now - attempt.began) / _NS_PER_MS, ran.error)
 
     def _end(
@@ -477,9 +499,11 @@ class Worker:
     ) -> None:
         """Hand an outcome to the settler and free the slot."""
         full = self._room.is_full(attempt.handler)
-        self._running.pop(attempt.lease.token, None)
+        if attempt.runner is not None:
+            self._running.pop(attempt.lease.token, None)
         self._heartbeat.drop(attempt)
-        self._end_alone(attempt)
+        if self._alone is not None:
+            self._end_alone(attempt)
         self._room.freed(attempt.handler, ran=True)
         if full:
             self._sleeper.wake()

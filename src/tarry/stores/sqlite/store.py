@@ -131,6 +131,9 @@ class SqliteStore(Store):
     def schedule(self, requests: Sequence[Request], *, call: str = "") -> list[Scheduled]:
         """Place each request in its ref's waiting slot."""
         del call
+        if len(requests) == 1:
+            alone = self._insert_one(requests[0])
+            return self._each(requests, _schedule) if alone is None else [alone]
         answers: list[Scheduled] = []
         for start in range(0, len(requests), _STEP):
             step = requests[start : start + _STEP]
@@ -146,14 +149,12 @@ class SqliteStore(Store):
         try:
             with self._connections.writing("full") as db:
                 now = self._clock.now()
-                records = self._insert_one(db, requests, lanes, now)
-                if records is None:
-                    revisions = self._revisions.draw(db, len(requests))
-                    records = [
-                        _record(request, lanes, now, revision)
-                        for request, revision in zip(requests, revisions, strict=True)
-                    ]
-                    _insert_all(db, records)
+                revisions = self._revisions.draw(db, len(requests))
+                records = [
+                    _record(request, lanes[request.ref.kind], now, revision)
+                    for request, revision in zip(requests, revisions, strict=True)
+                ]
+                _insert_all(db, records)
                 soon = now + WAKE_MS
                 news = self._news(db, [(row[0], row[2]) for row in records if row[2] <= soon])
         except _TakenError:
@@ -169,19 +170,43 @@ class SqliteStore(Store):
             for r, row in zip(requests, records, strict=True)
         ]
 
-    def _insert_one(
-        self, db: sqlite3.Connection, requests: Sequence[Request], lanes: dict[str, int], now: int
-    ) -> list[_Record] | None:
-        """Insert a single task without looking at the counter first; None if that did not do."""
+    def _insert_one(self, request: Request) -> Scheduled | None:
+        """Insert one task whose ref is new, in one statement; None, and nothing written, if not."""
+        if request.if_revision is not None:
+            return None
+        kind = request.ref.kind
+        lane = self._lanes.of((kind,), make=True)[kind]
+        news = None
+        try:
+            with self._connections.writing("full") as db:
+                now = self._clock.now()
+                record = self._insert_owned(db, request, lane, now)
+                due = record[2]
+                if due <= now + WAKE_MS:
+                    news = self._news(db, [(lane, due)])
+        except _TakenError:
+            self._revisions.forget()
+            return None
+        except BaseException:
+            self._revisions.forget()
+            raise
+        self._told(news, 1)
+        return Scheduled(request.ref, due, record[3], ScheduleStatus.CREATED)
+
+    def _insert_owned(
+        self, db: sqlite3.Connection, request: Request, lane: int, now: int
+    ) -> _Record:
+        """Insert one task; while the block of revisions is the newest, without asking for that."""
         ahead = self._revisions.ahead()
-        if ahead is None or len(requests) > 1:
-            return None
-        revision, *mark = ahead
-        record = _record(requests[0], lanes, now, revision)
-        if not _insert_owned(db, record, mark):
-            return None
-        self._revisions.used()
-        return [record]
+        if ahead is not None:
+            revision, owner, mark = ahead
+            record = _record(request, lane, now, revision)
+            if _insert_if(db, record, owner, mark):
+                self._revisions.used()
+                return record
+        record = _record(request, lane, now, self._revisions.draw(db, 1)[0])
+        _insert_all(db, [record])
+        return record
 
     def reschedule(self, moves: Sequence[Move], *, call: str = "") -> list[Moved]:
         """Give waiting tasks a new due."""
@@ -452,11 +477,11 @@ def _heads_of(lanes: tuple[int, ...]) -> str:
     return SQL["heads"].replace(":lanes", ", ".join(map(str, lanes or (0,))))
 
 
-def _record(r: Request, lanes: dict[str, int], now: int, revision: int) -> _Record:
+def _record(r: Request, lane: int, now: int, revision: int) -> _Record:
     """Return the columns of a new task."""
     due = resolve(r.due, now)
     return (
-        lanes[r.ref.kind],
+        lane,
         r.ref.key,
         due,
         revision,
@@ -477,9 +502,9 @@ def _insert_all(db: sqlite3.Connection, records: Sequence[_Record]) -> None:
         raise _TakenError from error
 
 
-def _insert_owned(db: sqlite3.Connection, record: _Record, mark: Sequence[int]) -> bool:
+def _insert_if(db: sqlite3.Connection, record: _Record, owner: int, mark: int) -> bool:
     try:
-        return db.execute(SQL["insert_owned"], (*record, *mark)).rowcount == 1
+        return db.execute(SQL["insert_owned"], (*record, owner, mark)).rowcount == 1
     except sqlite3.IntegrityError as error:
         raise _TakenError from error
 
