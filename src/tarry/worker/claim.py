@@ -4,6 +4,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
 from tarry.due import At
+from tarry.errors import HandlerError
 from tarry.handler import Handler, Registry
 from tarry.payload import Codec
 from tarry.request import OnConflict, Request
@@ -100,3 +101,18 @@ def place_series(store: Store, registry: Registry, kinds: Sequence[str], codec: 
             keep_ms=handler.keep_ms,
         )
         store.schedule([request])
+
+
+def served(registry: Registry, kinds: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the kinds a worker looks after; raises if there is no handler for one."""
+    known = registry.kinds()
+    if kinds is None:
+        if not known:
+            message = "the app has no handlers: declare one with @app.task"
+            raise HandlerError(message)
+        return known
+    unknown = [kind for kind in kinds if kind not in known]
+    if unknown or not kinds:
+        message = f"no handler for {', '.join(unknown) or 'nothing'}; there is {', '.join(known)}"
+        raise HandlerError(message)
+    return tuple(kinds)

@@ -18,6 +18,9 @@ from tarry.outcome import decide
 from tarry.payload import Codec
 from tarry.request import Settlement
 
+TIMEOUT = "timeout"
+"""The word a slot is cancelled with when a handler has used up its time."""
+
 
 class Ran(msgspec.Struct):
     """What came of a handler: its result or its error; `unfit`: it was not called at all."""
@@ -212,3 +215,11 @@ def run_sync(attempt: Attempt, codec: Codec, emit: Callable[[Event], None]) -> R
         message = f"{name} returned a coroutine that nobody awaits: declare it with async def"
         return Ran(error=HandlerError(message))
     return Ran(result)
+
+
+def why_stopped(attempt: Attempt, error: BaseException) -> BaseException:
+    """Return as an error what made the worker cancel a handler."""
+    if TIMEOUT in error.args:
+        limit = attempt.handler.timeout_ms or 0
+        return TimeoutError(f"the handler took longer than {limit / 1_000:g} s")
+    return error

@@ -4,7 +4,6 @@ import asyncio
 import os
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
@@ -13,15 +12,12 @@ from tarry.answers import SettleResult
 from tarry.attempt import DONE, RELEASE, AnyOutcome
 from tarry.due import Duration, duration_ms
 from tarry.engine.sleeper import Sleeper
-from tarry.engine.store_time import StoreTime
 from tarry.engine.wakeup import Wakeup
-from tarry.errors import HandlerError, StoreError, WorkerError
+from tarry.errors import StoreError, WorkerError
 from tarry.events import (
     Event,
     LeaseLost,
     SlotLost,
-    StoreBack,
-    StoreLost,
     WorkerStarted,
     WorkerStopped,
 )
@@ -32,17 +28,16 @@ from tarry.payload import Codec
 from tarry.request import Settlement
 from tarry.runtime import Runtime, ThreadRuntime
 from tarry.stores.store import Claimed, Store
-from tarry.worker.claim import Room, place_series
+from tarry.worker.claim import Room, place_series, served
+from tarry.worker.contact import Contact
 from tarry.worker.heartbeat import Heartbeat, Pulse
-from tarry.worker.run import Attempt, Ran, Started, run_sync, start
+from tarry.worker.run import TIMEOUT, Attempt, Ran, Started, run_sync, start, why_stopped
+from tarry.worker.slots import Slots
 from tarry.worker.threads import Inbox, Threads
 
 _NS_PER_MS = 1_000_000
 _STALE_NS = 100 * _NS_PER_MS
-_TURN_NS = 5 * _NS_PER_MS
 _MORE_SECONDS = 0.001
-_TIMEOUT = "timeout"
-_LONGEST_PAUSE_MS = 2_000
 LOST_SLOTS = 10
 """A worker that lost this many threads to hanging handlers recycles itself."""
 
@@ -67,7 +62,7 @@ class Worker:
         runtime: Runtime | None = None,
     ) -> None:
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
-        self.kinds = _served(registry, kinds)
+        self.kinds = served(registry, kinds)
         self._store = store
         self._registry = registry
         self._codec = codec
@@ -80,24 +75,23 @@ class Worker:
         self._own_runtime = runtime is None
         self._runtime: Runtime = runtime or ThreadRuntime(threads=3)
         self._clock = self._runtime.clock
+        self._contact = Contact(self._clock, emit)
         self._room = Room(registry, self.kinds, concurrency)
         self._heartbeat = Heartbeat(
-            store, self._lease_ms, changed=self._changed, trouble=self._trouble
+            store, self._lease_ms, changed=self._changed, trouble=self._contact.lost
         )
-        self._settler = Settler(store, self._runtime, self._settled, self._trouble)
+        self._settler = Settler(store, self._runtime, self._settled, self._contact.lost)
         self._wakeup = Wakeup()
         self._threads: Threads[Attempt] = Threads(
             concurrency, self._run_on_thread, self._runtime.spawn
         )
-        self._queue: deque[Attempt] = deque()
+        self._slots = Slots(
+            self._attempt, held_up=lambda: self._alone is not None, clock=self._clock
+        )
         self._running: dict[int, Attempt] = {}
-        self._idle: list[asyncio.Future[None]] = []
-        self._waking = False
-        self._store_time = StoreTime()
         self._calls = 0
         self._attempts = 0
         self._released = 0
-        self._store_down_since: int | None = None
         self._stop = False
         self._stop_now = False
         self._preparing: set[Attempt] = set()
@@ -111,17 +105,15 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop`; then finish or release what was begun."""
-        loop = self._loop = asyncio.get_running_loop()
-        self._sleeper = Sleeper(loop)
+        self._loop = asyncio.get_running_loop()
+        self._sleeper = Sleeper(self._loop)
         self._inbox = Inbox(lambda: self._soon(self._inbox.drain))
         self._finished = asyncio.Event()
         self._claimed = asyncio.Event()
         unwatch = self._store.watch(self._news)
         pulse = Pulse(self._heartbeat, self._lease_ms, self._clock.elapsed)
         join = self._runtime.spawn(pulse.run, "tarry-heartbeat")
-        runners = [
-            loop.create_task(self._runner(), name="tarry-runner") for _ in range(self._concurrency)
-        ]
+        self._slots.open(self._concurrency)
         try:
             await self._place_series()
             self._emit(WorkerStarted(holder=self.holder, kinds=self.kinds))
@@ -132,9 +124,7 @@ class Worker:
             self._stop = self._stop_now = True
             unwatch()
             pulse.stop()
-            for runner in runners:
-                runner.cancel()
-            await asyncio.gather(*runners, return_exceptions=True)
+            await self._slots.close()
             self._threads.close()
             self._sleeper.close()
             await self._runtime.run_blocking(join)
@@ -203,11 +193,11 @@ class Worker:
                 if claimed is None:
                     break
                 pause = self._wakeup.after(claimed, full=len(claimed.leases) >= limit)
-                pauses.append(pause - self._age_ns(claimed))
+                pauses.append(pause - self._contact.age_ns(claimed))
             self._claimed.set()
             if self._stop:
                 return
-            await self._sleeper.sleep(min(pauses) if pauses else self._store_pause())
+            await self._sleeper.sleep(min(pauses) if pauses else self._contact.pause_ns())
 
     async def _claim(self, kinds: Sequence[str], limit: int) -> Claimed | None:
         self._wakeup.awake()
@@ -223,11 +213,9 @@ class Worker:
                 call=self._calls,
             )
         except StoreError as error:
-            self._trouble(error, self._store_pause() / 1e9)
+            self._contact.lost(error, self._contact.pause_ns() / 1e9)
             return None
-        self._store_answers()
-        store_us = claimed.now * 1_000 + claimed.micros
-        self._store_time.observe(store_us, sent_ns=sent, arrived_ns=self._clock.elapsed())
+        self._contact.answered(claimed, sent)
         if claimed.leases:
             self._take(claimed, sent)
         return claimed
@@ -243,15 +231,15 @@ class Worker:
             attempts.append(attempt)
             self._room.took(handler)
             if handler.is_async or decide.runs_alone(lease.task):
-                self._queue.append(attempt)
+                self._slots.queue.append(attempt)
             else:
                 for_threads.append(attempt)
         self._heartbeat.hold(attempts)
         if for_threads:
             self._threads.put(for_threads)
             self._loop.call_later(_MORE_SECONDS, self._call_threads)
-        if self._queue:
-            self._wake_runner()
+        if self._slots.queue:
+            self._slots.wake()
         self._loop.call_later(_STALE_NS / 1e9, self._release_stale)
 
     def _call_threads(self) -> None:
@@ -261,13 +249,13 @@ class Worker:
     def _release_stale(self) -> None:
         """Give back what has not started for too long: others may have room."""
         old = self._clock.elapsed() - _STALE_NS
-        for queue in (self._queue, self._threads.queue):
+        for queue in (self._slots.queue, self._threads.queue):
             while queue and queue[0].claimed <= old:
                 with suppress(IndexError):
                     self._give_back(queue.popleft())
 
     def _release_queued(self) -> None:
-        for queue in (self._queue, self._threads.queue):
+        for queue in (self._slots.queue, self._threads.queue):
             while queue:
                 with suppress(IndexError):
                     self._give_back(queue.popleft())
@@ -277,7 +265,7 @@ class Worker:
         self._heartbeat.drop(attempt)
         self._end_alone(attempt)
         self._room.freed(attempt.handler, ran=False)
-        self._settler.add(attempt.settlement(RELEASE, self._store_now()))
+        self._settler.add(attempt.settlement(RELEASE, self._contact.now()))
 
     async def _place_series(self) -> None:
         """Place the recurring tasks that belong to the code; again later if the store is away."""
@@ -286,43 +274,11 @@ class Worker:
                 place_series, self._store, self._registry, self.kinds, self._codec
             )
         except StoreError as error:
-            self._trouble(error, self._store_pause() / 1e9)
+            self._contact.lost(error, self._contact.pause_ns() / 1e9)
         else:
             self._placed = True
 
     # ---- slots on the loop
-
-    async def _runner(self) -> None:
-        """One slot: attempt what is queued, sleep when nothing is."""
-        turn_ends = 0
-        while True:
-            if not self._queue or self._alone is not None:
-                waiting = self._loop.create_future()
-                self._idle.append(waiting)
-                await waiting
-                self._waking = False
-                turn_ends = self._clock.elapsed() + _TURN_NS
-                continue
-            attempt = self._queue.popleft()
-            if self._queue and not self._waking:
-                self._wake_runner()
-            going_on = self._attempt(attempt)
-            if going_on is not None:
-                await going_on
-            if attempt.began > turn_ends:
-                await asyncio.sleep(0)
-                turn_ends = self._clock.elapsed() + _TURN_NS
-
-    def _wake_runner(self) -> None:
-        """Wake one slot; it wakes the next before it starts, so that none wakes for nothing."""
-        if self._waking:
-            return
-        while self._idle:
-            waiting = self._idle.pop()
-            if not waiting.done():
-                self._waking = True
-                waiting.set_result(None)
-                return
 
     def _attempt(self, attempt: Attempt) -> Coroutine[Any, Any, None] | None:
         """Attempt one task; the answer, if there is one, is what is left to wait for."""
@@ -386,7 +342,7 @@ class Worker:
     def _end_alone(self, attempt: Attempt) -> None:
         if self._alone is attempt:
             self._alone = None
-            self._wake_runner()
+            self._slots.wake()
             self._sleeper.wake()
 
     async def _finish(self, attempt: Attempt, begun: Started) -> Ran:
@@ -396,14 +352,14 @@ class Worker:
         assert slot is not None  # noqa: S101 - a coroutine runs on a task
         timer = None
         if attempt.handler.timeout_ms is not None:
-            timer = self._loop.call_later(attempt.handler.timeout_ms / 1_000, slot.cancel, _TIMEOUT)
+            timer = self._loop.call_later(attempt.handler.timeout_ms / 1_000, slot.cancel, TIMEOUT)
         try:
             ran = await begun.finish()
         except asyncio.CancelledError as error:
             if attempt.ended_early or self._stop_now:
                 # Given back by the stop: the slot ends with it.
                 raise
-            ran = Ran(error=_why(attempt, error))
+            ran = Ran(error=why_stopped(attempt, error))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -454,7 +410,7 @@ class Worker:
         attempt.ended_early = True
         self._threads.abandon(attempt.runner)
         self._emit(SlotLost(ref=attempt.lease.ref, lost=self._threads.abandoned))
-        self._ran(attempt, Ran(error=_why(attempt, asyncio.CancelledError(_TIMEOUT))))
+        self._ran(attempt, Ran(error=why_stopped(attempt, asyncio.CancelledError(TIMEOUT))))
         if self._threads.abandoned >= LOST_SLOTS and not self._stop:
             self._recycle = True
             self.stop()
@@ -473,7 +429,7 @@ class Worker:
             return RELEASE
         if attempt.cancelled or self._stop_now or self._heartbeat.needs_confirm(attempt, now):
             return RELEASE
-        lateness_ms = (self._store_time.now_us(now) - attempt.lease.task.due * 1_000) / 1_000
+        lateness_ms = (self._contact.now_us(now) - attempt.lease.task.due * 1_000) / 1_000
         dead = attempt.refuse(lateness_ms)
         if dead is None:
             attempt.started = True
@@ -487,7 +443,7 @@ class Worker:
 
     def _ran(self, attempt: Attempt, ran: Ran) -> None:
         now = self._clock.elapsed()
-        store_now = self._store_time.now_us(now) // 1_000
+        store_now = self._contact.now_us(now) // 1_000
         if ran.error is None and ran.result is None:
             outcome: AnyOutcome = DONE
         else:
@@ -513,7 +469,7 @@ class Worker:
             self._emit(LeaseLost(ref=attempt.lease.ref, token=attempt.lease.token))
             return
         self._attempts += 1
-        self._settler.add(attempt.settlement(outcome, self._store_now()))
+        self._settler.add(attempt.settlement(outcome, self._contact.now()))
         self._emit(attempt.ended(outcome, run_ms, error))
 
     def _settled(self, settlement: Settlement, answer: SettleResult) -> None:
@@ -534,60 +490,12 @@ class Worker:
 
     # ---- the store and its clock
 
-    def _store_now(self) -> int:
-        return self._store_time.now_us(self._clock.elapsed()) // 1_000
-
-    def _age_ns(self, claimed: Claimed) -> int:
-        """Return how long ago the store said what *claimed* says."""
-        now_us = self._store_time.now_us(self._clock.elapsed())
-        return max(0, now_us - claimed.now * 1_000 - claimed.micros) * 1_000
-
     def _news(self, due: int) -> None:
         if self._wakeup.matters(due):
             self._wakeup.news()
             self._sleeper.wake_threadsafe()
 
-    def _trouble(self, error: StoreError, again: float) -> None:
-        if self._store_down_since is None:
-            self._store_down_since = self._clock.elapsed()
-        self._emit(StoreLost(error=error, again_ms=int(again * 1_000)))
-
-    def _store_answers(self) -> None:
-        if self._store_down_since is not None:
-            down = (self._clock.elapsed() - self._store_down_since) // _NS_PER_MS
-            self._store_down_since = None
-            self._emit(StoreBack(after_ms=down))
-
-    def _store_pause(self) -> int:
-        """Return how long to wait for a store that does not answer, longer each time."""
-        if self._store_down_since is None:
-            return _LONGEST_PAUSE_MS * _NS_PER_MS
-        down_ms = (self._clock.elapsed() - self._store_down_since) // _NS_PER_MS
-        return max(50, min(down_ms, _LONGEST_PAUSE_MS)) * _NS_PER_MS
-
     @property
     def store_answers(self) -> bool:
         """Whether the store answered when it was last asked."""
-        return self._store_down_since is None and not self._stop
-
-
-def _why(attempt: Attempt, error: BaseException) -> BaseException:
-    """Return as an error what made the worker cancel a handler."""
-    if _TIMEOUT in error.args:
-        limit = attempt.handler.timeout_ms or 0
-        return TimeoutError(f"the handler took longer than {limit / 1_000:g} s")
-    return error
-
-
-def _served(registry: Registry, kinds: Sequence[str] | None) -> tuple[str, ...]:
-    known = registry.kinds()
-    if kinds is None:
-        if not known:
-            message = "the app has no handlers: declare one with @app.task"
-            raise HandlerError(message)
-        return known
-    unknown = [kind for kind in kinds if kind not in known]
-    if unknown or not kinds:
-        message = f"no handler for {', '.join(unknown) or 'nothing'}; there is {', '.join(known)}"
-        raise HandlerError(message)
-    return tuple(kinds)
+        return self._contact.is_there and not self._stop

@@ -25,12 +25,11 @@ from tarry.answers import (
 )
 from tarry.attempt import Done, Skip
 from tarry.clock import SYSTEM, Clock
-from tarry.due import resolve
 from tarry.lease import Lease
 from tarry.life import Change, Life
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.lanes import share
-from tarry.stores.sqlite import record, rows
+from tarry.stores.sqlite import record, rows, short, steps
 from tarry.stores.sqlite.checkpoint import Checkpointer
 from tarry.stores.sqlite.connection import Connections
 from tarry.stores.sqlite.file import migrate, prepare
@@ -64,24 +63,7 @@ _EXPIRY = -1
 _json = msgspec.json.Encoder().encode
 
 
-_Record = tuple[int, str, int, int, int, int, bool, int, str, bytes, bytes]
-"""The columns of `insert`."""
-
-
-class _TakenError(Exception):
-    """A ref of the batch was there already."""
-
-
-class _Moment(msgspec.Struct):
-    """What a step knows of the transaction it is in."""
-
-    db: sqlite3.Connection
-    lane: int
-    now: int
-    draw: lives.Draw
-
-
-_Step = Callable[[Life, Item, _Moment], Change[A]]
+_Step = Callable[[Life, Item, steps.Moment], Change[A]]
 _Write = Callable[[sqlite3.Connection, int, record.Found, Change[Any]], None]
 
 
@@ -133,12 +115,12 @@ class SqliteStore(Store):
         del call
         if len(requests) == 1:
             alone = self._insert_one(requests[0])
-            return self._each(requests, _schedule) if alone is None else [alone]
+            return self._each(requests, steps.schedule) if alone is None else [alone]
         answers: list[Scheduled] = []
         for start in range(0, len(requests), _STEP):
             step = requests[start : start + _STEP]
             fresh = self._insert(step)
-            answers += self._each(step, _schedule) if fresh is None else fresh
+            answers += self._each(step, steps.schedule) if fresh is None else fresh
         return answers
 
     def _insert(self, requests: Sequence[Request]) -> list[Scheduled] | None:
@@ -151,13 +133,13 @@ class SqliteStore(Store):
                 now = self._clock.now()
                 revisions = self._revisions.draw(db, len(requests))
                 records = [
-                    _record(request, lanes[request.ref.kind], now, revision)
+                    short.record(request, lanes[request.ref.kind], now, revision)
                     for request, revision in zip(requests, revisions, strict=True)
                 ]
-                _insert_all(db, records)
+                short.insert_all(db, records)
                 soon = now + WAKE_MS
                 news = self._news(db, [(row[0], row[2]) for row in records if row[2] <= soon])
-        except _TakenError:
+        except short.TakenError:
             self._revisions.forget()
             return None
         except BaseException:
@@ -184,7 +166,7 @@ class SqliteStore(Store):
                 due = record[2]
                 if due <= now + WAKE_MS:
                     news = self._news(db, [(lane, due)])
-        except _TakenError:
+        except short.TakenError:
             self._revisions.forget()
             return None
         except BaseException:
@@ -195,40 +177,40 @@ class SqliteStore(Store):
 
     def _insert_owned(
         self, db: sqlite3.Connection, request: Request, lane: int, now: int
-    ) -> _Record:
+    ) -> short.Record:
         """Insert one task; while the block of revisions is the newest, without asking for that."""
         ahead = self._revisions.ahead()
         if ahead is not None:
             revision, owner, mark = ahead
-            record = _record(request, lane, now, revision)
-            if _insert_if(db, record, owner, mark):
+            record = short.record(request, lane, now, revision)
+            if short.insert_if(db, record, owner, mark):
                 self._revisions.used()
                 return record
-        record = _record(request, lane, now, self._revisions.draw(db, 1)[0])
-        _insert_all(db, [record])
+        record = short.record(request, lane, now, self._revisions.draw(db, 1)[0])
+        short.insert_all(db, [record])
         return record
 
     def reschedule(self, moves: Sequence[Move], *, call: str = "") -> list[Moved]:
         """Give waiting tasks a new due."""
         del call
-        return self._steps(moves, _reschedule, write=record.move)
+        return self._steps(moves, steps.reschedule, write=record.move)
 
     def cancel(
         self, cancellations: Sequence[Cancellation], *, call: str = ""
     ) -> list[CancelResult]:
         """Cancel tasks."""
         del call
-        return self._steps(cancellations, _cancel)
+        return self._steps(cancellations, steps.cancel)
 
     def revive(self, refs: Sequence[DeadRef], *, call: str = "") -> list[ReviveResult]:
         """Make dead letters waiting tasks again."""
         del call
-        return self._steps(refs, _revive)
+        return self._steps(refs, steps.revive)
 
     def purge(self, refs: Sequence[DeadRef], *, call: str = "") -> list[bool]:
         """Delete dead letters."""
         del call
-        return self._steps(refs, _purge)
+        return self._steps(refs, steps.purge)
 
     def pause(self, kind: str, paused: bool, *, call: str = "") -> bool:  # noqa: FBT001 - see Store
         """Stop or resume claims of *kind*."""
@@ -266,7 +248,7 @@ class SqliteStore(Store):
         try:
             with self._connections.writing(durability) as db:
                 now = self._clock.now()
-                moment = _Moment(db, 0, now, self._revisions.drawer(db))
+                moment = steps.Moment(db, 0, now, self._revisions.drawer(db))
                 answers: list[A] = []
                 claimable: list[tuple[int, int]] = []
                 for item, name in zip(items, names, strict=True):
@@ -379,7 +361,7 @@ class SqliteStore(Store):
             simple = self._settle_done(step) if all(map(_is_simple, step)) else None
             if simple is None:
                 simple = self._each(
-                    step, _settle, ref=lambda item: item.lease.ref, durability="normal"
+                    step, steps.settle, ref=lambda item: item.lease.ref, durability="normal"
                 )
                 self._forget()
             answers += simple
@@ -390,8 +372,8 @@ class SqliteStore(Store):
         places, tokens = _places([settlement.lease for settlement in settlements])
         try:
             with self._connections.writing("normal") as db:
-                _delete_done(db, places, tokens, len(settlements))
-        except _TakenError:
+                short.delete_done(db, places, tokens, len(settlements))
+        except short.TakenError:
             return None
         self._checkpointer.wrote(len(settlements))
         return [SettleResult.SETTLED] * len(settlements)
@@ -475,83 +457,6 @@ class SqliteStore(Store):
 def _heads_of(lanes: tuple[int, ...]) -> str:
     """Return `heads` with *lanes* written out: prepared once, it binds nothing."""
     return SQL["heads"].replace(":lanes", ", ".join(map(str, lanes or (0,))))
-
-
-def _record(r: Request, lane: int, now: int, revision: int) -> _Record:
-    """Return the columns of a new task."""
-    due = resolve(r.due, now)
-    return (
-        lane,
-        r.ref.key,
-        due,
-        revision,
-        now,
-        r.nominal or (due if r.rule else 0),
-        r.declared,
-        r.keep_ms,
-        r.rule,
-        r.headers,
-        r.payload,
-    )
-
-
-def _insert_all(db: sqlite3.Connection, records: Sequence[_Record]) -> None:
-    try:
-        db.executemany(SQL["insert"], records)
-    except sqlite3.IntegrityError as error:
-        raise _TakenError from error
-
-
-def _insert_if(db: sqlite3.Connection, record: _Record, owner: int, mark: int) -> bool:
-    try:
-        return db.execute(SQL["insert_owned"], (*record, owner, mark)).rowcount == 1
-    except sqlite3.IntegrityError as error:
-        raise _TakenError from error
-
-
-def _delete_done(db: sqlite3.Connection, places: bytes, tokens: bytes, count: int) -> None:
-    if db.execute(SQL["any_behind"]).fetchone():
-        raise _TakenError
-    if db.execute(SQL["settle_done"], (places, tokens)).rowcount != count:
-        raise _TakenError
-
-
-def _schedule(life: Life, item: Request, moment: _Moment) -> Change[Scheduled]:
-    return lives.schedule(life, item, moment.now, moment.draw)
-
-
-def _reschedule(life: Life, item: Move, moment: _Moment) -> Change[Moved]:
-    return lives.reschedule(life, item, moment.now, moment.draw)
-
-
-def _cancel(life: Life, item: Cancellation, moment: _Moment) -> Change[CancelResult]:
-    return lives.cancel(life, item, moment.now)
-
-
-def _settle(life: Life, item: Settlement, moment: _Moment) -> Change[SettleResult]:
-    return lives.settle(life, item, moment.now, moment.draw)
-
-
-def _revive(life: Life, item: DeadRef, moment: _Moment) -> Change[ReviveResult]:
-    row = _dead(item, moment)
-    dead = None if row is None else rows.ended(item.ref.kind, row)
-    change = lives.revive(life, dead, moment.now, moment.draw)
-    if row is not None and change.answer is ReviveResult.REVIVED:
-        moment.db.execute(SQL["delete_ended"], (row[0],))
-    return change
-
-
-def _purge(life: Life, item: DeadRef, moment: _Moment) -> Change[bool]:
-    row = _dead(item, moment)
-    if row is not None:
-        moment.db.execute(SQL["delete_ended"], (row[0],))
-    return Change(row is not None, life)
-
-
-def _dead(item: DeadRef, moment: _Moment) -> rows.Row | None:
-    wanted = (moment.lane, item.ref.key, item.revision, item.revision)
-    found: rows.Row | None = moment.db.execute(SQL["dead"], wanted).fetchone()
-    return found
 
 
 def _is_simple(settlement: Settlement) -> bool:
