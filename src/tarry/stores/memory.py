@@ -65,6 +65,13 @@ class _Order:
             heappop(heap)
         return heap[0] if heap else None
 
+    def reached(self, now: int) -> bool:
+        """Say whether an entry is not after *now*."""
+        if not self._live or self._heap[0][0] > now:
+            return False
+        head = self.head()
+        return head is not None and head[0] <= now
+
     def until(self, now: int, limit: int) -> list[Entry]:
         """Return the first *limit* entries that are not after *now*, earliest first."""
         found: list[Entry] = []
@@ -223,22 +230,18 @@ class MemoryStore(Store):
             now_us = self._clock.now_us()
             now, micros = divmod(now_us, 1_000)
             open_kinds = [kind for kind in dict.fromkeys(kinds) if kind not in self._paused]
-            next_due = self._next_due(open_kinds)
-            leases = self._repeated(holder, call, now)
+            leases = self._repeated(holder, call, now) if call else None
             if leases is None:
-                leases = []
-                if next_due is not None and next_due <= now:
-                    self._reclaim(open_kinds, now)
-                    leases = self._take(open_kinds, limit, holder, now, now + lease_ms)
-                    next_due = self._next_due(open_kinds)
+                self._reclaim(open_kinds, now)
+                leases = self._take(open_kinds, limit, holder, now, now + lease_ms)
                 if call:
                     self._claims[holder] = (call, [lease.ref for lease in leases])
-            return Claimed(leases, now, micros, next_due)
+            return Claimed(leases, now, micros, self._next_due(open_kinds))
 
     def _repeated(self, holder: str, call: int, now: int) -> list[Lease] | None:
         """Return the answer to a claim that was made before, None for a new one."""
         newest, refs = self._claims.get(holder, (0, []))
-        if not call or call > newest:
+        if call > newest:
             return None
         if call < newest:
             return []
@@ -248,8 +251,9 @@ class MemoryStore(Store):
     def _take(
         self, kinds: list[str], limit: int, holder: str, now: int, expires: int
     ) -> list[Lease]:
-        heads = {kind: self._lanes[kind].head() for kind in kinds}
-        due = [kind for kind, head in heads.items() if head is not None and head[0] <= now]
+        due = [kind for kind in kinds if self._lanes[kind].reached(now)]
+        if not due:
+            return []
         self._turn += 1
 
         def take(kind: str, offset: int, count: int) -> list[Entry]:
@@ -268,7 +272,10 @@ class MemoryStore(Store):
 
     def _reclaim(self, kinds: list[str], now: int) -> None:
         """End the leases of *kinds* that have expired."""
-        found = [entry for kind in kinds for entry in self._leases[kind].until(now, RECLAIM_LIMIT)]
+        ended = [kind for kind in kinds if self._leases[kind].reached(now)]
+        if not ended:
+            return
+        found = [entry for kind in ended for entry in self._leases[kind].until(now, RECLAIM_LIMIT)]
         for _, _, ref in sorted(found)[:RECLAIM_LIMIT]:
             old = self._lives[ref]
             self._put(ref, old, lives.at(old, now))
@@ -279,8 +286,13 @@ class MemoryStore(Store):
             return self._next_due([kind for kind in kinds if kind not in self._paused])
 
     def _next_due(self, kinds: list[str]) -> int | None:
-        heads = [order[kind].head() for kind in kinds for order in (self._lanes, self._leases)]
-        return min((head[0] for head in heads if head is not None), default=None)
+        soonest = None
+        for kind in kinds:
+            for order in (self._lanes[kind], self._leases[kind]):
+                head = order.head()
+                if head is not None and (soonest is None or head[0] < soonest):
+                    soonest = head[0]
+        return soonest
 
     def renew(self, leases: Sequence[Lease], *, lease_ms: int) -> list[RenewResult]:
         """Let leases end *lease_ms* from now."""
@@ -416,9 +428,13 @@ class MemoryStore(Store):
         """Write the life after a change, and keep lanes, leases, dead letters and history true."""
         new = change.life
         if new is not old:
-            _update(self._lanes[ref.kind], _lane_entry(old), _lane_entry(new))
-            _update(self._leases[ref.kind], _lease_entry(old), _lease_entry(new))
-            if new == NOTHING:
+            before, after = _lane_entry(old), _lane_entry(new)
+            if before != after:
+                self._lanes[ref.kind].change(before, after)
+            before, after = _lease_entry(old), _lease_entry(new)
+            if before != after:
+                self._leases[ref.kind].change(before, after)
+            if new.waiting is None and new.running is None:
                 self._lives.pop(ref, None)
             else:
                 self._lives[ref] = new
@@ -431,6 +447,8 @@ class MemoryStore(Store):
 
     def _forget(self) -> None:
         """Drop history that was kept long enough, a few records at a time."""
+        if not self._history:
+            return
         with self._lock:
             for entry in self._stale.until(self._clock.now(), _PURGE_STEP):
                 _, revision, ref = entry
@@ -472,11 +490,6 @@ def _lane_entry(life: Life) -> Entry | None:
 def _lease_entry(life: Life) -> Entry | None:
     lease = life.running
     return None if lease is None else (lease.expires, lease.token, lease.ref)
-
-
-def _update(order: _Order, old: Entry | None, new: Entry | None) -> None:
-    if old != new:
-        order.change(old, new)
 
 
 def _matches(task: Task, where: Filter) -> bool:
