@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tarry.attempt import AnyOutcome, Dead, Retry
+from tarry.attempt import DONE, AnyOutcome, Dead, Retry
 from tarry.context import Context
 from tarry.errors import HandlerError, PayloadError, TarryError
 from tarry.events import AttemptEnded, Event, UnknownFields
@@ -102,6 +102,8 @@ class Attempt:
         if ran.unfit:
             return Dead(str(error))
         if error is None:
+            if ran.result is None:
+                return DONE
             try:
                 wish = decide.of_result(ran.result, now)
                 return decide.within_limits(wish, self.lease.task, self.handler, now)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from tarry.answers import SettleResult
-from tarry.attempt import DONE, RELEASE, AnyOutcome
+from tarry.attempt import RELEASE, AnyOutcome
 from tarry.due import Duration, duration_ms
 from tarry.engine.sleeper import Sleeper
 from tarry.engine.wakeup import Wakeup
@@ -444,10 +444,7 @@ class Worker:
     def _ran(self, attempt: Attempt, ran: Ran) -> None:
         now = self._clock.elapsed()
         store_now = self._contact.now_us(now) // 1_000
-        if ran.error is None and ran.result is None:
-            outcome: AnyOutcome = DONE
-        else:
-            outcome = attempt.outcome(ran, store_now, self._runtime.random.random())
+        outcome = attempt.outcome(ran, store_now, self._runtime.random.random())
         self._end(attempt, outcome, (now - attempt.began) / _NS_PER_MS, ran.error)
 
     def _end(

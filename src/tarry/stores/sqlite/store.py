@@ -94,6 +94,7 @@ class SqliteStore(Store):
         )
         self._clock = clock or SYSTEM
         self._random = rng or random.SystemRandom()
+        self._synced = sync == "full"
         prepare(path)
         self._connections = Connections(path, full=sync.upper())
         try:
@@ -264,7 +265,7 @@ class SqliteStore(Store):
         except BaseException:
             self._revisions.forget()
             raise
-        self._told(news, len(items))
+        self._told(news, len(items), durability)
         return answers
 
     # ---- the worker's verbs
@@ -418,11 +419,11 @@ class SqliteStore(Store):
                 return due
         return None
 
-    def _told(self, news: int | None, wrote: int) -> None:
+    def _told(self, news: int | None, wrote: int, durability: str = "full") -> None:
         """After a commit: wake the workers if there is news, and think of a checkpoint."""
         if news is not None:
             self._wakeups.notify(news)
-        self._checkpointer.wrote(wrote)
+        self._checkpointer.wrote(wrote, synced=self._synced and durability == "full")
 
     def watch(self, callback: Watcher) -> Callable[[], None]:
         """Call *callback* on news."""
