@@ -4,7 +4,6 @@ import random
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar
 
 from tarry import life as lives
@@ -14,6 +13,7 @@ from tarry.lease import Lease
 from tarry.life import NOTHING, Change, Life
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.lanes import share
+from tarry.stores.order import Entry, Order
 from tarry.stores.store import (
     RECLAIM_LIMIT,
     WAKE_MS,
@@ -24,6 +24,7 @@ from tarry.stores.store import (
     Page,
     Store,
     Watcher,
+    matches,
 )
 from tarry.task import Task, TaskRef, TaskState, check_namespace
 
@@ -31,61 +32,6 @@ A = TypeVar("A")
 I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
 _REMEMBER_MS = 30_000
 _PURGE_STEP = 10
-
-
-Entry = tuple[int, int, TaskRef]
-"""When, which revision or token, of whom."""
-
-
-class _Order:
-    """Entries by time: a heap that skips what was discarded, rebuilt when most of it was."""
-
-    def __init__(self) -> None:
-        self._heap: list[Entry] = []
-        self._live: set[Entry] = set()
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self._live)
-
-    def change(self, old: Entry | None, new: Entry | None) -> None:
-        """Put *new* in the place of *old*."""
-        if old is not None:
-            self._live.discard(old)
-        if new is not None:
-            self._live.add(new)
-            heappush(self._heap, new)
-        if len(self._heap) > 2 * len(self._live) + 64:
-            self._heap = list(self._live)
-            heapify(self._heap)
-
-    def head(self) -> Entry | None:
-        """Return the earliest entry."""
-        heap, live = self._heap, self._live
-        while heap and heap[0] not in live:
-            heappop(heap)
-        return heap[0] if heap else None
-
-    def reached(self, now: int) -> bool:
-        """Say whether an entry is not after *now*."""
-        if not self._live or self._heap[0][0] > now:
-            return False
-        head = self.head()
-        return head is not None and head[0] <= now
-
-    def until(self, now: int, limit: int) -> list[Entry]:
-        """Return the first *limit* entries that are not after *now*, earliest first."""
-        found: list[Entry] = []
-        while len(found) < limit:
-            entry = self.head()
-            if entry is None or entry[0] > now:
-                break
-            heappop(self._heap)
-            # What was discarded and came back stands in the heap twice, side by side.
-            if not found or found[-1] != entry:
-                found.append(entry)
-        for entry in found:
-            heappush(self._heap, entry)
-        return found
 
 
 class MemoryStore(Store):
@@ -110,11 +56,11 @@ class MemoryStore(Store):
         self._random = rng or random.Random()  # noqa: S311 - unique, not secret
         self._lock = threading.RLock()
         self._lives: dict[TaskRef, Life] = {}
-        self._lanes: dict[str, _Order] = defaultdict(_Order)
-        self._leases: dict[str, _Order] = defaultdict(_Order)
+        self._lanes: dict[str, Order] = defaultdict(Order)
+        self._leases: dict[str, Order] = defaultdict(Order)
         self._dead: dict[TaskRef, dict[int, Task]] = {}
         self._history: dict[TaskRef, dict[int, Task]] = {}
-        self._stale = _Order()
+        self._stale = Order()
         self._paused: set[str] = set()
         self._revision = 0
         self._turn = 0
@@ -332,7 +278,7 @@ class MemoryStore(Store):
         start = _after(cursor)
         rows = [task for task in rows if start is None or _place(task) > start]
         page = rows[: limit * 10]
-        found = [task for task in page if _matches(task, where)]
+        found = [task for task in page if matches(task, where)]
         if len(found) > limit:
             found = found[:limit]
             return Page(found, _cursor(found[-1]))
@@ -490,16 +436,6 @@ def _lane_entry(life: Life) -> Entry | None:
 def _lease_entry(life: Life) -> Entry | None:
     lease = life.running
     return None if lease is None else (lease.expires, lease.token, lease.ref)
-
-
-def _matches(task: Task, where: Filter) -> bool:
-    return (
-        (where.state is None or task.state is where.state)
-        and (not where.kinds or task.ref.kind in where.kinds)
-        and task.ref.key.startswith(where.key_prefix)
-        and (where.due_before is None or task.due < where.due_before)
-        and (where.due_after is None or task.due >= where.due_after)
-    )
 
 
 def _place(task: Task) -> tuple[str, str, int]:
