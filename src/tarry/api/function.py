@@ -1,14 +1,14 @@
 """TaskFunction: a handler with the caller's verbs, typed by the handler's own arguments."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 import msgspec
 
 from tarry.answers import CancelResult, Moved, Scheduled
 from tarry.clock import Clock
-from tarry.due import By, Due, Duration, Earlier, In, Later, Shift, When, duration_ms, parse_when
+from tarry.due import By, Due, Duration, Earlier, Later, Shift, When, duration_ms, parse_when
 from tarry.errors import HandlerError, UnsupportedError
 from tarry.handler import Handler
 from tarry.payload import Codec, check_size, encode_headers
@@ -285,8 +285,3 @@ def fresh_key(clock: Clock) -> str:
     number = number & ~(0xC000 << 48) | (0x8000 << 48)
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-AnyFunction = TaskFunction[Any, Any, Any, Any]
-Declare = Callable[..., AnyFunction]
-NOW = In(0)

@@ -27,9 +27,6 @@ class Listened(Protocol):
         ...
 
 
-_attached: set[int] = set()
-
-
 def attach(app: Listened) -> None:
     """Log the events of *app*, once."""
     if getattr(app, "_tarry_logged", False):

@@ -87,7 +87,8 @@ def place_series(store: Store, registry: Registry, kinds: Sequence[str], codec: 
         text = handler.rule.text()
         if task is not None and task.rule == text and not task.ended:
             continue
-        [now] = [store.claim([], limit=0, lease_ms=1, holder="").now]
+        # A claim of nothing is how a store is asked for its time.
+        now = store.claim([], limit=0, lease_ms=1, holder="").now
         first = handler.rule.first(now)
         changed = task is not None and task.rule and not task.ended
         request = Request(
