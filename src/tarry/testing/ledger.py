@@ -1,0 +1,96 @@
+"""The ledger: what really happened, entry by entry, outside of the store; and its checker (pure).
+
+The order of entries is the order of events: an operation is entered when it is asked, before it
+leaves the caller, and again when its answer is in the caller's hands. One without an answer may
+have happened or not, and at any later time. Two operations whose spans overlap were concurrent:
+whatever either order of them explains is legal.
+"""
+
+import msgspec
+
+
+class Asked(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
+    """An operation leaves its caller: schedule, move, cancel, revive, purge or claim."""
+
+    op: int
+    """Names the operation within the history."""
+    verb: str
+    ref: str = ""
+    by: str = ""
+    """The process that asks."""
+    series: bool = False
+    """The schedule carries a rule: later revisions come of themselves."""
+
+
+class Answered(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
+    """The answer to an operation reaches its caller; `status` is the answer's word, lower case."""
+
+    op: int
+    status: str
+    revision: int = 0
+    due: int = 0
+
+
+class Started(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
+    """A handler begins."""
+
+    ref: str
+    revision: int
+    token: int
+    attempt: int
+    lost: int
+    due: int
+    now: int
+    """The store's clock: the latest instant it has shown since the lease was granted."""
+    by: str
+    claim: int = 0
+    """The op of the claim that brought the lease; 0: not known."""
+
+
+class Finished(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
+    """The worker has decided what becomes of a lease; `outcome` is done, skip, dead, retry …"""
+
+    token: int
+    outcome: str
+
+
+class Settled(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
+    """The store's answer to a settlement reaches the worker: settled, superseded, lease_lost."""
+
+    token: int
+    outcome: str
+    answer: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
+    """Something broke: a process died, stalled or was cut off; `by` empty: the medium itself."""
+
+    by: str
+    how: str
+
+
+class Drained(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
+    """Nothing is asked any more, and whatever was due has had its time; `Left` entries follow."""
+
+
+class Left(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
+    """What the store holds after the drain; `state` is scheduled, leased or dead."""
+
+    ref: str
+    state: str
+    revision: int
+    attempt: int = 0
+    lost: int = 0
+    reason: str = ""
+
+
+Entry = Asked | Answered | Started | Finished | Settled | Failed | Drained | Left
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A promise that was not kept: which rule, of whom, and the entries that show it."""
+
+    rule: str
+    ref: str
+    said: str
+    entries: tuple[Entry, ...] = ()
