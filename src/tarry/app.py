@@ -40,7 +40,7 @@ from tarry.handler import Handler, Registry
 from tarry.payload import PAYLOAD_LIMIT, Codec, Plain, check_size, encode, encode_headers
 from tarry.recurrence import CatchUp, Rule
 from tarry.request import Cancellation, Move, Request
-from tarry.runtime import ThreadRuntime
+from tarry.runtime import Runtime, ThreadRuntime
 from tarry.stores.connect import connect
 from tarry.stores.store import Store
 from tarry.task import Task, TaskRef, check_namespace, check_ref
@@ -111,7 +111,7 @@ class Tarry:
         self._listeners: tuple[Listener, ...] = ()
         self._opening = threading.Lock()
         self._client: Client | None = None
-        self._runtime: ThreadRuntime | None = None
+        self._runtime: Runtime | None = None
         self._batchers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Batchers] = (
             weakref.WeakKeyDictionary()
         )
@@ -131,22 +131,31 @@ class Tarry:
                 if self._client is None:
                     clock = None if self.clock is SYSTEM else self.clock
                     store = connect(self.url, namespace=self.namespace, clock=clock)
-                    self._client = Client(store, retry_for_ms=self._retry_for_ms)
+                    self._client = self._client_of(store)
         return self._client
 
     @property
-    def runtime(self) -> ThreadRuntime:
+    def runtime(self) -> Runtime:
         """The threads on which coroutines' calls block."""
-        if self._runtime is None:
-            with self._opening:
-                if self._runtime is None:
-                    self._runtime = ThreadRuntime(clock=SYSTEM)
-        return self._runtime
+        runtime = self._runtime
+        if runtime is None:
+            # Two threads may both make one, which costs nothing: its threads start when needed.
+            runtime = self._runtime = ThreadRuntime()
+        return runtime
 
-    def swap(self, store: Store | None, clock: Clock) -> tuple[Store | None, Clock]:
-        """Put the app on another store and clock; returns what it stood on (for test kits)."""
-        before = (self._client.store if self._client else None, self.clock)
-        self._client = Client(store, retry_for_ms=self._retry_for_ms) if store else None
+    def _client_of(self, store: Store) -> Client:
+        return Client(store, self.runtime, retry_for_ms=self._retry_for_ms)
+
+    def swap(
+        self, store: Store | None, clock: Clock, runtime: Runtime | None = None
+    ) -> tuple[Store | None, Clock, Runtime | None]:
+        """Put the app on another store, clock and machine; returns what it stood on before.
+
+        For test kits.
+        """
+        before = (self._client.store if self._client else None, self.clock, self._runtime)
+        self._runtime = runtime or self._runtime
+        self._client = self._client_of(store) if store else None
         self.clock = clock
         self._batchers = weakref.WeakKeyDictionary()
         return before
@@ -158,7 +167,7 @@ class Tarry:
         self._batchers = weakref.WeakKeyDictionary()
         if client is not None:
             client.store.close()
-        if runtime is not None:
+        if isinstance(runtime, ThreadRuntime):
             runtime.close()
 
     def __enter__(self) -> Self:
@@ -242,7 +251,7 @@ class Tarry:
         check_size(data, kept, self.payload_limit)
         handler = self.registry.find(kind)
         return Request(
-            check_ref(kind, fresh_key(self.clock) if key is None else key),
+            check_ref(kind, fresh_key(self.clock, self.runtime) if key is None else key),
             parse_when(when, self.clock.now()),
             data,
             kept,
@@ -462,7 +471,7 @@ class Declaration(Generic[K]):
 class _Batchers:
     """The batchers of one event loop."""
 
-    def __init__(self, client: Client, runtime: ThreadRuntime) -> None:
+    def __init__(self, client: Client, runtime: Runtime) -> None:
         self.schedule: Batcher[Request, Scheduled] = Batcher(client.schedule, runtime)
         self.reschedule: Batcher[Move, Moved] = Batcher(client.reschedule, runtime)
         self.cancel: Batcher[Cancellation, CancelResult] = Batcher(client.cancel, runtime)

@@ -17,6 +17,7 @@ class AttemptEnded(Event, frozen=True, kw_only=True):
     ref: TaskRef
     revision: int
     attempt: int
+    token: int
     due: int
     outcome: str
     reason: str

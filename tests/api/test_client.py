@@ -18,6 +18,7 @@ from tarry.errors import (
     UnknownOutcomeError,
 )
 from tarry.request import DeadRef, Request
+from tarry.runtime import ThreadRuntime
 from tarry.stores.memory import MemoryStore
 
 Say = Callable[..., Any]
@@ -140,7 +141,7 @@ class Deaf(MemoryStore):
 def test_a_write_without_a_reply_is_repeated_under_the_same_id() -> None:
     store = Deaf(2, StoreUnavailableError)
 
-    [answer] = Client(store).schedule([request(1)])
+    [answer] = Client(store, ThreadRuntime()).schedule([request(1)])
 
     assert answer.status is ScheduleStatus.CREATED
     assert len(store.calls) == 3
@@ -149,7 +150,7 @@ def test_a_write_without_a_reply_is_repeated_under_the_same_id() -> None:
 
 
 def test_a_write_that_never_gets_a_reply_has_an_unknown_outcome() -> None:
-    client = Client(Deaf(99, StoreUnavailableError), retry_for_ms=0)
+    client = Client(Deaf(99, StoreUnavailableError), ThreadRuntime(), retry_for_ms=0)
 
     with pytest.raises(UnknownOutcomeError, match="no answer for 0 s"):
         client.schedule([request(1)])
@@ -157,12 +158,12 @@ def test_a_write_that_never_gets_a_reply_has_an_unknown_outcome() -> None:
 
 def test_a_store_that_was_busy_wrote_nothing() -> None:
     with pytest.raises(StoreBusyError):
-        Client(Deaf(99, StoreBusyError), retry_for_ms=0).schedule([request(1)])
+        Client(Deaf(99, StoreBusyError), ThreadRuntime(), retry_for_ms=0).schedule([request(1)])
 
 
 def test_each_call_has_an_id_of_its_own() -> None:
     store = Deaf(0, StoreUnavailableError)
-    client, other = Client(store), Client(store)
+    client, other = Client(store, ThreadRuntime()), Client(store, ThreadRuntime())
 
     client.schedule([request(1)])
     client.schedule([request(1)])

@@ -62,21 +62,22 @@ READS_THE_REAL_CLOCK = {
 }
 
 # Who may import what reaches out of the process or makes runs differ; paths within src/tarry.
-_WORKING_PARTS = {
-    "api/batcher.py",
-    "cli/*",
-    "observe/*",
-    "runtime.py",
-    "stores/*",
-    "testing/*",
-    "timers/*",
-    "worker/*",
-}
+# The simulator replaces runtime.py: what api, engine, worker and outcome do goes through it.
+_EDGES = {"cli/*", "observe/*", "runtime.py", "stores/*", "testing/*", "timers/*"}
 ALLOWED_IMPORTERS = {
-    "random": _WORKING_PARTS,
-    "socket": _WORKING_PARTS,
-    "threading": _WORKING_PARTS | {"app.py"},  # a lock around opening the store, no thread
+    "queue": _EDGES,
+    "random": _EDGES,
+    "secrets": _EDGES,
+    "socket": _EDGES,
+    "threading": _EDGES
+    | {
+        "app.py",  # a lock around opening the store, no thread
+        "worker/serve.py",  # a worker on a thread of its own: outside of the worker
+    },
+    "time": {"clock.py"},
+    "uuid": _EDGES,
 }
+MAKES_RUNS_DIFFER = {"os.getpid", "os.getrandom", "os.urandom"}
 
 RUNS_BYTES_AS_CODE = {"cloudpickle", "dill", "jsonpickle", "marshal", "pickle", "shelve"}
 RUNS_TEXT_AS_CODE = {"eval", "exec"}
@@ -239,6 +240,16 @@ def test_threads_sockets_and_chance_stay_at_the_edges(module: str) -> None:
     }
 
     assert misplaced == set()
+
+
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if not any(fnmatch(m, place) for place in _EDGES)]
+)
+def test_chance_comes_through_the_runtime(module: str) -> None:
+    tree = tree_of(module)
+    names = imported_names(tree)
+
+    assert MAKES_RUNS_DIFFER.isdisjoint(full_name(node, names) for node in ast.walk(tree))
 
 
 @pytest.mark.parametrize("module", MODULES)

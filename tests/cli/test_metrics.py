@@ -18,6 +18,7 @@ def attempt(kind: str = "a", outcome: str = "done", late: float = 1.5) -> Attemp
         ref=TaskRef(kind, "k"),
         revision=1,
         attempt=1,
+        token=7,
         due=0,
         outcome=outcome,
         reason="",

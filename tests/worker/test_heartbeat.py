@@ -11,6 +11,7 @@ from tarry.errors import StoreError, StoreUnavailableError
 from tarry.handler import Handler
 from tarry.lease import Lease
 from tarry.request import Cancellation, Request
+from tarry.runtime import ThreadRuntime
 from tarry.stores.memory import MemoryStore
 from tarry.task import TaskRef
 from tarry.testing.clock import ManualClock
@@ -45,6 +46,7 @@ class Kit:
         self.heartbeat = Heartbeat(
             self.store,
             LEASE_MS,
+            ThreadRuntime(clock=self.clock),
             changed=self.changes.append,
             trouble=lambda error, again: self.troubles.append((error, again)),
         )
@@ -225,7 +227,7 @@ def test_the_pulse_beats_on_a_thread_until_it_is_stopped() -> None:
     kit = Kit()
     kit.hold()
     kit.clock.advance(LEASE_MS // 3)
-    pulse = Pulse(kit.heartbeat, 3, kit.clock.elapsed)
+    pulse = Pulse(kit.heartbeat, 3, ThreadRuntime(clock=kit.clock))
     thread = threading.Thread(target=pulse.run)
 
     thread.start()

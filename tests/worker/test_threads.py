@@ -6,28 +6,27 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.worker.kit import LIMIT
 
+from tarry.runtime import ThreadRuntime
 from tarry.worker.threads import Inbox, Threads
 
 
-def spawn(run: Callable[[], None], name: str) -> threading.Thread:
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    return thread
-
-
-class Kit:
+class Kit(ThreadRuntime):
     """Threads whose items wait for a door of their own."""
 
     def __init__(self, limit: int) -> None:
-        self.threads: Threads[int] = Threads(limit, self._work, self._spawn)
+        super().__init__()
+        self.threads: Threads[int] = Threads(limit, self._work, self)
         self.started = threading.Semaphore(0)
         self.done = threading.Semaphore(0)
         self.doors: dict[int, threading.Event] = {}
         self.by: dict[int, threading.Thread] = {}
         self.spawned: list[threading.Thread] = []
 
-    def _spawn(self, run: Callable[[], None], name: str) -> None:
-        self.spawned.append(spawn(run, name))
+    def spawn(self, fn: Callable[[], None], name: str) -> Callable[[], None]:
+        thread = threading.Thread(target=fn, name=name, daemon=True)
+        thread.start()
+        self.spawned.append(thread)
+        return thread.join
 
     def _work(self, item: int) -> None:
         self.by[item] = threading.current_thread()
@@ -106,7 +105,7 @@ def test_an_abandoned_thread_is_replaced_and_ends() -> None:
     kit.until(kit.started, 1)
     kit.put(2, shut=False)
 
-    kit.threads.abandon(kit.by[1])
+    kit.threads.abandon(1)
     kit.until(kit.done, 1)
 
     assert kit.by[2] is not kit.by[1]

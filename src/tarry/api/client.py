@@ -1,12 +1,10 @@
 """Client: schedule, reschedule, cancel, look up; what stands between callers and a store."""
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from tarry.answers import CancelResult, Moved, MoveStatus, ReviveResult, Scheduled, ScheduleStatus
-from tarry.clock import SYSTEM, nap
 from tarry.due import At
 from tarry.errors import (
     ConflictError,
@@ -17,6 +15,7 @@ from tarry.errors import (
 )
 from tarry.recurrence import Rule
 from tarry.request import Cancellation, DeadRef, Move, Request
+from tarry.runtime import Runtime
 from tarry.stores.store import CHUNK, CHUNK_BYTES, Store
 from tarry.task import Task, TaskRef, TaskState
 
@@ -27,10 +26,11 @@ _NS = 1_000_000
 class Client:
     """Says to a store what callers want, in bounded chunks, repeating what got no reply."""
 
-    def __init__(self, store: Store, *, retry_for_ms: int = 10_000) -> None:
+    def __init__(self, store: Store, runtime: Runtime, *, retry_for_ms: int = 10_000) -> None:
         self.store = store
+        self._runtime = runtime
         self._retry_for_ms = retry_for_ms
-        self._prefix = os.urandom(8).hex()
+        self._prefix = f"{runtime.unique(64):016x}"
         self._numbers = itertools.count()
 
     def schedule(self, requests: Sequence[Request]) -> list[Scheduled]:
@@ -106,18 +106,19 @@ class Client:
         if not self.store.capabilities.remembers_calls:
             return write(items)
         call = f"{self._prefix}:{next(self._numbers)}"
-        deadline = SYSTEM.elapsed() + self._retry_for_ms * _NS
+        clock = self._runtime.clock
+        deadline = clock.elapsed() + self._retry_for_ms * _NS
         pause = 0.01
         while True:
             try:
                 return write(items, call=call)
             except StoreUnavailableError as error:
-                if SYSTEM.elapsed() > deadline:
+                if clock.elapsed() > deadline:
                     if isinstance(error, StoreBusyError):
                         raise
                     message = f"no answer for {self._retry_for_ms / 1_000:g} s: {error}"
                     raise UnknownOutcomeError(message) from error
-            nap(pause)
+            self._runtime.nap(pause)
             pause = min(pause * 2, 1.0)
 
 

@@ -1,6 +1,5 @@
 """TaskFunction: a handler with the caller's verbs, typed by the handler's own arguments."""
 
-import os
 from collections.abc import Mapping
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -14,6 +13,7 @@ from tarry.handler import Handler
 from tarry.payload import Codec, check_size, encode_headers
 from tarry.recurrence import CatchUp, Rule
 from tarry.request import Cancellation, Move, OnConflict, Only, Request
+from tarry.runtime import Runtime
 from tarry.task import Task, TaskRef, check_key
 
 C = ParamSpec("C")
@@ -35,6 +35,8 @@ class Desk(Protocol):
     codec: Codec
     payload_limit: int
 
+    @property
+    def runtime(self) -> Runtime: ...  # noqa: D102
     def schedule_request(self, request: Request) -> Scheduled: ...  # noqa: D102 - as Client
     async def aschedule_request(self, request: Request) -> Scheduled: ...  # noqa: D102
     def move(self, move: Move) -> Moved: ...  # noqa: D102
@@ -247,7 +249,7 @@ class TaskFunction(Generic[C, P, K, R]):
         if self._options.rule is not None:
             message = f"a recurring {self.kind} needs a key, to be cancelled by: using(key=…)"
             raise HandlerError(message)
-        return fresh_key(self._desk.clock)
+        return fresh_key(self._desk.clock, self._desk.runtime)
 
     def _move(self, when: MoveTo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Move:
         due, only = move_due(when, self._desk.clock)
@@ -278,9 +280,9 @@ def conflict_mode(text: str) -> OnConflict:
         raise HandlerError(message) from error
 
 
-def fresh_key(clock: Clock) -> str:
+def fresh_key(clock: Clock, runtime: Runtime) -> str:
     """Return a new key that sorts by time: a UUID, version 7."""
-    number = (clock.now() & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10))
+    number = (clock.now() & (1 << 48) - 1) << 80 | runtime.unique(80)
     number = number & ~(0xF000 << 64) | (0x7000 << 64)
     number = number & ~(0xC000 << 48) | (0x8000 << 48)
     text = f"{number:032x}"

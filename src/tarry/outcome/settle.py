@@ -1,6 +1,7 @@
 """Settler: records outcomes in batches, fenced by their leases."""
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Callable
 
@@ -32,6 +33,8 @@ class Settler:
         self._runtime = runtime
         self._settled = settled
         self._trouble = trouble
+        self._prefix = f"{runtime.unique(64):016x}" if store.capabilities.remembers_calls else ""
+        self._numbers = itertools.count()
         self._queue: deque[Settlement] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -62,16 +65,19 @@ class Settler:
 
     async def _settle(self, batch: list[Settlement]) -> None:
         pause = 0.05
-        while (answers := await self._ask(batch, pause)) is None:
+        call = f"{self._prefix}:{next(self._numbers)}" if self._prefix else ""
+        while (answers := await self._ask(batch, call, pause)) is None:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
         for settlement, answer in zip(batch, answers, strict=True):
             self._settled(settlement, answer)
 
-    async def _ask(self, batch: list[Settlement], pause: float) -> list[SettleResult] | None:
+    async def _ask(
+        self, batch: list[Settlement], call: str, pause: float
+    ) -> list[SettleResult] | None:
         """Return the store's answers, None if it gave none."""
         try:
-            return await self._runtime.run_blocking(self._store.settle, batch)
+            return await self._runtime.run_blocking(self._store.settle, batch, call=call)
         except StoreError as error:
             self._trouble(error, pause)
             return None

@@ -149,7 +149,7 @@ class MemoryStore(Store):
         with self._lock:
             now = self._clock.now()
             if call:
-                self._calls = {k: v for k, v in self._calls.items() if v[0] > now - _REMEMBER_MS}
+                self._forget_calls(now)
                 if call in self._calls:
                     return list(self._calls[call][1])
             for item in items:
@@ -165,6 +165,14 @@ class MemoryStore(Store):
                 self._calls[call] = (now, list(answers))
         self._wake(soonest, now)
         return answers
+
+    def _forget_calls(self, now: int) -> None:
+        """Drop what was remembered long enough; the oldest calls come first."""
+        while self._calls:
+            oldest = next(iter(self._calls))
+            if self._calls[oldest][0] > now - _REMEMBER_MS:
+                return
+            del self._calls[oldest]
 
     # ---- the worker's verbs
 

@@ -1,10 +1,10 @@
 """Heartbeat: renew the leases of queued and running attempts; tell which were lost."""
 
-import threading
 from collections.abc import Callable, Iterable
 
 from tarry.answers import RenewResult
 from tarry.errors import StoreError
+from tarry.runtime import Runtime
 from tarry.stores.store import CHUNK, Store
 from tarry.worker.run import Attempt
 
@@ -20,6 +20,7 @@ class Heartbeat:
         self,
         store: Store,
         lease_ms: int,
+        runtime: Runtime,
         *,
         changed: Callable[[Attempt], None],
         trouble: Callable[[StoreError, float], None],
@@ -30,7 +31,7 @@ class Heartbeat:
         self._changed = changed
         self._trouble = trouble
         self._held: dict[int, Attempt] = {}
-        self._lock = threading.Lock()
+        self._lock = runtime.lock()
 
     def hold(self, attempts: Iterable[Attempt]) -> None:
         """Keep the leases of *attempts* alive from now on."""
@@ -98,11 +99,11 @@ class Heartbeat:
 class Pulse:
     """The thin thread around a heartbeat: beats every third of the lease."""
 
-    def __init__(self, heartbeat: Heartbeat, lease_ms: int, now: Callable[[], int]) -> None:
+    def __init__(self, heartbeat: Heartbeat, lease_ms: int, runtime: Runtime) -> None:
         self._heartbeat = heartbeat
         self._beat = lease_ms / 3_000
-        self._now = now
-        self._stop = threading.Event()
+        self._now = runtime.clock.elapsed
+        self._stop = runtime.signal()
 
     def run(self) -> None:
         """Beat until stopped."""

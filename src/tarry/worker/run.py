@@ -128,6 +128,7 @@ class Attempt:
             ref=task.ref,
             revision=task.revision,
             attempt=task.attempt,
+            token=self.lease.token,
             due=task.due,
             outcome=decide.name(outcome),
             reason=outcome.reason,

@@ -1,12 +1,12 @@
 """Threads: plain handlers run beside the loop; a thread that hangs is abandoned and replaced."""
 
-import threading
 from collections import deque
-from collections.abc import Callable
-from queue import SimpleQueue
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-T = TypeVar("T")
+from tarry.runtime import Runtime
+
+T = TypeVar("T", bound=Hashable)
 _AT_ONCE = 4
 _GO, _END = True, False
 
@@ -18,19 +18,15 @@ class Threads(Generic[T]):
     it within a moment: quick handlers gain nothing from fifty threads taking turns.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        work: Callable[[T], None],
-        spawn: Callable[[Callable[[], None], str], object],
-    ) -> None:
+    def __init__(self, limit: int, work: Callable[[T], None], runtime: Runtime) -> None:
         self._limit = limit
         self._work = work
-        self._spawn = spawn
+        self._spawn = runtime.spawn
         self.queue: deque[T] = deque()
-        self._calls: SimpleQueue[bool] = SimpleQueue()
-        self._idle: set[threading.Thread] = set()
-        self._threads: set[threading.Thread] = set()
+        self._calls = runtime.line()
+        self._idle: set[object] = set()
+        self._threads: set[object] = set()
+        self._busy: dict[T, object] = {}
         self._starting = 0
         self.abandoned = 0
 
@@ -55,7 +51,7 @@ class Threads(Generic[T]):
             self._spawn(self._run, "tarry-handler")
 
     def _run(self) -> None:
-        me = threading.current_thread()
+        me = object()
         self._threads.add(me)
         self._starting -= 1
         while True:
@@ -69,14 +65,16 @@ class Threads(Generic[T]):
                     item = self.queue.popleft()
                 except IndexError:
                     break
+                self._busy[item] = me
                 self._work(item)
+                self._busy.pop(item, None)
                 if me not in self._threads:
                     return
         self._threads.discard(me)
 
-    def abandon(self, thread: threading.Thread) -> None:
-        """Give up on a thread that hangs: it ends after its item, another may take its place."""
-        self._threads.discard(thread)
+    def abandon(self, item: T) -> None:
+        """Give up on the thread that hangs in *item*: it ends after it, another takes its place."""
+        self._threads.discard(self._busy.pop(item, None))
         self.abandoned += 1
         self.call_more()
 

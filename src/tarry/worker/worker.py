@@ -1,9 +1,6 @@
 """Worker: claim due tasks, attempt them, settle what became of them; start, drain, stop."""
 
 import asyncio
-import os
-import socket
-import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
@@ -61,7 +58,6 @@ class Worker:
         grace: Duration = "10s",
         runtime: Runtime | None = None,
     ) -> None:
-        self.holder = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
         self.kinds = served(registry, kinds)
         self._store = store
         self._registry = registry
@@ -75,21 +71,25 @@ class Worker:
         self._own_runtime = runtime is None
         self._runtime: Runtime = runtime or ThreadRuntime(threads=3)
         self._clock = self._runtime.clock
+        self.holder = self._runtime.name()
         self._contact = Contact(self._clock, emit)
         self._room = Room(registry, self.kinds, concurrency)
         self._heartbeat = Heartbeat(
-            store, self._lease_ms, changed=self._changed, trouble=self._contact.lost
+            store,
+            self._lease_ms,
+            self._runtime,
+            changed=self._changed,
+            trouble=self._contact.lost,
         )
         self._settler = Settler(store, self._runtime, self._settled, self._contact.lost)
         self._wakeup = Wakeup()
-        self._threads: Threads[Attempt] = Threads(
-            concurrency, self._run_on_thread, self._runtime.spawn
-        )
+        self._threads: Threads[Attempt] = Threads(concurrency, self._run_on_thread, self._runtime)
         self._slots = Slots(
             self._attempt, held_up=lambda: self._alone is not None, clock=self._clock
         )
         self._running: dict[int, Attempt] = {}
         self._calls = 0
+        self._unanswered: tuple[Sequence[str], int, int] | None = None
         self._attempts = 0
         self._released = 0
         self._stop = False
@@ -98,7 +98,7 @@ class Worker:
         self._alone: Attempt | None = None
         self._recycle = False
         self._placed = False
-        self.ready = threading.Event()
+        self.ready = self._runtime.signal()
         self._concurrency = concurrency
 
     # ---- life
@@ -111,7 +111,7 @@ class Worker:
         self._finished = asyncio.Event()
         self._claimed = asyncio.Event()
         unwatch = self._store.watch(self._news)
-        pulse = Pulse(self._heartbeat, self._lease_ms, self._clock.elapsed)
+        pulse = Pulse(self._heartbeat, self._lease_ms, self._runtime)
         join = self._runtime.spawn(pulse.run, "tarry-heartbeat")
         self._slots.open(self._concurrency)
         try:
@@ -200,9 +200,18 @@ class Worker:
             await self._sleeper.sleep(min(pauses) if pauses else self._contact.pause_ns())
 
     async def _claim(self, kinds: Sequence[str], limit: int) -> Claimed | None:
+        """Ask for leases; a claim that got no answer is repeated before there is another one.
+
+        What it took may be on its way: under its number the store gives the same leases again.
+        Their time counts from when they were asked for first.
+        """
         self._wakeup.awake()
         sent = self._clock.elapsed()
-        self._calls += 1
+        if self._unanswered is None:
+            self._calls += 1
+            asked = sent
+        else:
+            kinds, limit, asked = self._unanswered
         try:
             claimed = await self._runtime.run_blocking(
                 self._store.claim,
@@ -213,11 +222,14 @@ class Worker:
                 call=self._calls,
             )
         except StoreError as error:
+            if self._store.capabilities.remembers_calls:
+                self._unanswered = kinds, limit, asked
             self._contact.lost(error, self._contact.pause_ns() / 1e9)
             return None
+        self._unanswered = None
         self._contact.answered(claimed, sent)
         if claimed.leases:
-            self._take(claimed, sent)
+            self._take(claimed, asked)
         return claimed
 
     def _take(self, claimed: Claimed, sent: int) -> None:
@@ -387,7 +399,7 @@ class Worker:
         if refused is not None:
             self._inbox.put(lambda: self._refuse(attempt, refused))
             return
-        attempt.runner = threading.current_thread()
+        attempt.runner = self._threads
         self._running[attempt.lease.token] = attempt
         if attempt.handler.timeout_ms is not None:
             limit = attempt.handler.timeout_ms / 1_000
@@ -406,9 +418,8 @@ class Worker:
         """Give up on a plain handler that outlived its time-out: its thread cannot be stopped."""
         if self._running.get(attempt.lease.token) is not attempt:
             return
-        assert isinstance(attempt.runner, threading.Thread)  # noqa: S101 - plain handlers only
         attempt.ended_early = True
-        self._threads.abandon(attempt.runner)
+        self._threads.abandon(attempt)
         self._emit(SlotLost(ref=attempt.lease.ref, lost=self._threads.abandoned))
         self._ran(attempt, Ran(error=why_stopped(attempt, asyncio.CancelledError(TIMEOUT))))
         if self._threads.abandoned >= LOST_SLOTS and not self._stop:
