@@ -26,6 +26,7 @@ def ended(outcome: str = "done", attempt: int = 1, **facts: object) -> AttemptEn
         "ref": REF,
         "revision": 7,
         "attempt": attempt,
+        "token": 7,
         "due": 1_000,
         "outcome": outcome,
         "reason": "",

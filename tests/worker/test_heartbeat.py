@@ -102,8 +102,8 @@ def test_many_leases_are_renewed_in_chunks(kit: Kit) -> None:
 
 def test_what_was_dropped_is_not_renewed(kit: Kit) -> None:
     first, second = kit.hold(2)
-    kit.heartbeat.drop(first)
-    kit.heartbeat.drop(first)
+    kit.heartbeat.drop(first.lease.token)
+    kit.heartbeat.drop(first.lease.token)
 
     kit.step(LEASE_MS // 3)
 
@@ -143,7 +143,7 @@ def test_what_is_settled_while_its_renewal_is_under_way_is_not_lost(
     [attempt] = kit.hold()
 
     def renew(leases: Sequence[Lease], *, lease_ms: int) -> list[RenewResult]:
-        kit.heartbeat.drop(attempt)
+        kit.heartbeat.drop(attempt.lease.token)
         return [RenewResult.LOST]
 
     monkeypatch.setattr(kit.store, "renew", renew)

@@ -39,9 +39,9 @@ class Heartbeat:
             for attempt in attempts:
                 self._held[attempt.lease.token] = attempt
 
-    def drop(self, attempt: Attempt) -> None:
-        """Let a lease go: it was settled, released or lost."""
-        self._held.pop(attempt.lease.token, None)
+    def drop(self, token: int) -> None:
+        """Let a lease go: what became of it is recorded, or it was lost."""
+        self._held.pop(token, None)
 
     def __len__(self) -> int:
         return len(self._held)

@@ -274,7 +274,6 @@ class Worker:
 
     def _give_back(self, attempt: Attempt) -> None:
         self._released += 1
-        self._heartbeat.drop(attempt)
         self._end_alone(attempt)
         self._room.freed(attempt.handler, ran=False)
         self._settler.add(attempt.settlement(RELEASE, self._contact.now()))
@@ -465,7 +464,6 @@ class Worker:
         full = self._room.is_full(attempt.handler)
         if attempt.runner is not None:
             self._running.pop(attempt.lease.token, None)
-        self._heartbeat.drop(attempt)
         if self._alone is not None:
             self._end_alone(attempt)
         self._room.freed(attempt.handler, ran=True)
@@ -474,6 +472,7 @@ class Worker:
         if self._stop:
             self._finished.set()
         if attempt.lost:
+            self._heartbeat.drop(attempt.lease.token)
             self._emit(LeaseLost(ref=attempt.lease.ref, token=attempt.lease.token))
             return
         self._attempts += 1
@@ -481,6 +480,8 @@ class Worker:
         self._emit(attempt.ended(outcome, run_ms, error))
 
     def _settled(self, settlement: Settlement, answer: SettleResult) -> None:
+        # Not before: a lease that runs out while its outcome waits for the store is run again.
+        self._heartbeat.drop(settlement.lease.token)
         if answer is SettleResult.LEASE_LOST:
             lease = settlement.lease
             self._emit(LeaseLost(ref=lease.ref, token=lease.token))

@@ -1,0 +1,1 @@
+"""Negative controls: algorithms known to be wrong, which the simulation must catch."""

@@ -1,0 +1,122 @@
+"""Judge: whether everything is attempted in time, and nothing spins.
+
+A task is *claimable* from its due on, once it was accepted, nothing of its ref runs and its kind is
+not paused. While some worker surely has room it is attempted within moments, if nothing breaks;
+and within the lease and two seconds once nothing breaks any more.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from tarry.testing.ledger import (
+    Answered,
+    Asked,
+    Entry,
+    Failed,
+    Finished,
+    Settled,
+    Started,
+    Violation,
+)
+from tarry.testing.simulation.world import MS, NS
+
+if TYPE_CHECKING:
+    from tarry.testing.simulation.stage import Stage
+
+PROMPT_MS = 400
+"""Ways to the store and back, a worker that stands by, a lease that is given to somebody else."""
+LOOK_MS = 2_000
+EMPTY_CLAIMS = 25
+"""So many claims in a second may find nothing, besides those that something asked for."""
+_PER_NEWS = 6
+
+
+def judge(stage: "Stage") -> list[Violation]:
+    """Return what was late, and who span."""
+    return [*_late(stage), *_spins(stage)]
+
+
+def _late(stage: "Stage") -> list[Violation]:
+    broke = bool(stage.plan.faults) or any(isinstance(entry, Failed) for entry in stage.entries)
+    quiet = stage.plan.quiet * MS if broke else 0
+    allowed = PROMPT_MS + (stage.plan.lease + LOOK_MS if broke else 0)
+    watch = _Watch(stage)
+    found = []
+    for entry, when in zip(stage.entries, stage.times, strict=True):
+        if isinstance(entry, Started):
+            late = (when - max(quiet, watch.since(entry))) // MS
+            if late > allowed and when > quiet:
+                said = f"{entry.ref} was {late} ms late, {allowed} are allowed"
+                found.append(Violation("late", entry.ref, said, (entry,)))
+        watch.see(entry, when)
+    return found
+
+
+class _Watch:
+    """Since when, at the latest, a task could be claimed and somebody had room for it."""
+
+    def __init__(self, stage: "Stage") -> None:
+        self._wall = stage.clock.wall
+        self._concurrency = stage.plan.concurrency
+        self._asked: dict[int, Asked] = {}
+        self._touched: dict[str, int] = {}
+        """When something last happened to a ref, or to its kind."""
+        self._running: dict[int, Started] = {}
+        self._crowded = 0
+        """When one worker last may have had no room."""
+
+    def since(self, start: Started) -> int:
+        """Return since when what starts here was waiting for it."""
+        kind = start.ref.partition("/")[0]
+        due = (start.due - self._wall) * MS
+        touched = self._touched
+        return max(due, touched.get(start.ref, 0), touched.get(kind, 0), self._crowded)
+
+    def see(self, entry: Entry, when: int) -> None:
+        """Take note of what happened."""
+        if len(self._running) >= self._concurrency:
+            self._crowded = when
+        if isinstance(entry, Asked):
+            self._asked[entry.op] = entry
+            self._touch(entry, when)
+        elif isinstance(entry, Answered):
+            self._touch(self._asked[entry.op], when)
+        elif isinstance(entry, Started):
+            self._running[entry.token] = entry
+            self._touched[entry.ref] = when
+        elif isinstance(entry, Finished | Settled):
+            started = self._running.pop(entry.token, None)
+            if started is not None:
+                self._touched[started.ref] = when
+
+    def _touch(self, ask: Asked, when: int) -> None:
+        whole = ask.verb in {"pause", "resume"}
+        self._touched[ask.ref.partition("/")[0] if whole else ask.ref] = when
+
+
+def _spins(stage: "Stage") -> list[Violation]:
+    """Find a worker that asked far more often than there was something to ask for."""
+    news = [
+        when
+        for entry, when in zip(stage.entries, stage.times, strict=True)
+        if not isinstance(entry, Asked)
+    ]
+    found = []
+    for label in dict.fromkeys(label for label, _ in stage.empties):
+        window: deque[int] = deque()
+        recent: deque[int] = deque()
+        place = 0
+        for when in [at for who, at in stage.empties if who == label]:
+            window.append(when)
+            while window[0] <= when - NS:
+                window.popleft()
+            while place < len(news) and news[place] <= when:
+                recent.append(news[place])
+                place += 1
+            while recent and recent[0] <= when - NS:
+                recent.popleft()
+            if len(window) > EMPTY_CLAIMS + _PER_NEWS * len(recent):
+                said = f"{label}: {len(window)} claims in a second found nothing"
+                found.append(Violation("spin", "", said))
+                break
+    return found

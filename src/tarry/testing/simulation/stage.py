@@ -1,0 +1,432 @@
+"""Stage: the processes of one history, what they do, and the ledger of it."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tarry.app import Tarry
+from tarry.attempt import Dead, Retry, Skip, Snooze
+from tarry.backoff import Backoff
+from tarry.clock import Clock as AnyClock
+from tarry.context import Context
+from tarry.due import Earlier, Later, Shift
+from tarry.errors import ConflictError, StoreError
+from tarry.events import AttemptEnded, Event
+from tarry.handler import Registry
+from tarry.payload import Plain
+from tarry.request import DeadRef
+from tarry.stores.store import Capabilities, Store
+from tarry.task import TaskRef
+from tarry.testing.ledger import Answered, Asked, Entry, Failed, Finished, Started
+from tarry.testing.simulation.medium import ForgetfulStore, Medium
+from tarry.testing.simulation.plan import Fault, Plan, Step
+from tarry.testing.simulation.process import Clock, Gone, Process
+from tarry.testing.simulation.wire import Wire
+from tarry.testing.simulation.world import MS, World
+from tarry.worker.worker import Worker
+
+EPOCH = 1_700_000_000_000
+"""What the store's clock shows when a history begins."""
+_RESTART_MS = 100
+_MOST_OFF_MS = 3_600_000
+_NETWORKED = Capabilities(
+    medium="simulated server",
+    survives="node loss",
+    shared=True,
+    wakeup="direct",
+    remembers_calls=True,
+)
+_EMBEDDED = Capabilities(
+    medium="simulated file", survives="power loss", shared=True, wakeup="direct"
+)
+
+
+class Bench(msgspec.Struct, frozen=True):
+    """What is put to the test; the negative controls put something broken in its place."""
+
+    store: Callable[[AnyClock, random.Random, Capabilities], Store] = lambda clock, dice, able: (
+        ForgetfulStore(clock=clock, rng=dice, capabilities=able)  # type: ignore[arg-type]
+    )
+    wire: Callable[["Stage", Process], Wire] = Wire
+    worker: Callable[..., Worker] = Worker
+    networked: Capabilities = _NETWORKED
+    embedded: Capabilities = _EMBEDDED
+    relaxed: frozenset[str] = frozenset({"renew", "settle"})
+    """What a crash may forget, claims on a file aside."""
+
+
+REAL = Bench()
+
+
+class Stage:
+    """The world of one history with everything that is in it."""
+
+    def __init__(self, plan: Plan, bench: Bench) -> None:
+        self.plan = plan
+        self.bench = bench
+        self.world = World()
+        self.dice = random.Random(plan.seed ^ 0x5EED)  # noqa: S311 - the same for the same seed
+        self.clock = Clock(self.world, wall=EPOCH)
+        able = bench.networked if plan.networked else bench.embedded
+        relaxed = bench.relaxed if plan.networked else bench.relaxed | {"claim"}
+        store = bench.store(self.clock, random.Random(plan.seed), able)  # noqa: S311 - as above
+        self.medium = Medium(self.world, store, self.clock, relaxed=relaxed)
+        self.weather: dict[str, tuple[Fault, ...]] = {}
+        self.entries: list[Entry] = []
+        self.times: list[int] = []
+        """When each entry was made, in true nanoseconds."""
+        self.claims: dict[tuple[str, int], int] = {}
+        self.granted: dict[int, tuple[int, int]] = {}
+        self.empties: list[tuple[str, int]] = []
+        self.in_flight = 0
+        self.asking: Counter[str] = Counter()
+        """How many operations of each living process have no answer yet."""
+        self._ops = 0
+        self.processes: dict[str, Process] = {}
+        self.buried: list[Process] = []
+        self.apps: dict[str, Tarry] = {}
+        self.workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
+        self.series: set[TaskRef] = set()
+        self._born = 0
+
+    # ---- the ledger
+
+    def next_op(self) -> int:
+        """Name an operation."""
+        self._ops += 1
+        return self._ops
+
+    def enter(self, entry: Entry, by: Process | None = None) -> None:
+        """Write *entry*, unless the process that saw it is dead."""
+        if by is None or not by.dead:
+            self.entries.append(entry)
+            self.times.append(self.world.now)
+
+    def empty_claim(self, label: str) -> None:
+        """Count a claim that came back with nothing."""
+        self.empties.append((label, self.world.now))
+
+    # ---- processes
+
+    def open(self) -> None:
+        """Bring up every process, and arrange what is going to happen."""
+        for seat in (*self.plan.producers, *self.plan.workers):
+            self.bring_up(seat)
+        for step in self.plan.steps:
+            self.world.call_at(step.at * MS, self._begin, step)
+        for fault in self.plan.faults:
+            self.world.call_at(fault.at * MS, self._strike, fault)
+
+    def bring_up(self, seat: str) -> Process:
+        """Start a process in *seat*, in the place of a dead one if there was one."""
+        old = self.processes.get(seat)
+        if old is not None and not old.dead:
+            return old
+        self._born += 1
+        label = seat if old is None else f"{seat}.{self._born}"
+        dice = random.Random(self.plan.seed * 64 + self._born)  # noqa: S311 - as above
+        clock = self.clock
+        if self.plan.networked:
+            wrong = dice.randrange(-_MOST_OFF_MS, _MOST_OFF_MS)
+            clock = Clock(self.world, wall=EPOCH + wrong, boot=dice.getrandbits(50))
+        process = Process(self.world, seat, label, clock, dice)
+        self.processes[seat] = process
+        wire = self.bench.wire(self, process)
+        if seat.startswith("w"):
+            self._hire(seat, process, wire)
+        else:
+            app = _PRODUCERS.setdefault(seat, Tarry("memory:", namespace="sim", retry_for="3s"))
+            app.swap(wire, process.clock, process)
+            self.apps[seat] = app
+        return process
+
+    def _hire(self, seat: str, process: Process, wire: Wire) -> None:
+        worker = self.bench.worker(
+            wire,
+            _registry(self.plan.retries),
+            codec=Plain(),
+            emit=lambda event: self._hear(event, process),
+            concurrency=self.plan.concurrency,
+            lease=self.plan.lease / 1_000,
+            grace=1,
+            runtime=process,
+        )
+        task = process.loop.create_task(_alone(worker.run))
+        self.workers[seat] = worker, task
+
+    def _hear(self, event: Event, process: Process) -> None:
+        if isinstance(event, AttemptEnded):
+            self.enter(Finished(token=event.token, outcome=event.outcome), process)
+
+    def kill(self, process: Process, how: str = "killed") -> None:
+        """End a process, now."""
+        if not process.dead:
+            process.kill()
+            del self.asking[process.label]
+            self.buried.append(process)
+            self.enter(Failed(by=process.label, how=how))
+
+    def kill_from_inside(self, process: Process) -> None:
+        """End a process by what its own handler does; somebody starts it again."""
+        self.kill(process)
+        later = self.world.now + _RESTART_MS * MS
+        self.world.call_at(later, self.bring_up, process.seat)
+
+    # ---- faults
+
+    def _strike(self, fault: Fault) -> None:
+        """Let one fault begin."""
+        now = self.world.now
+        end = now + fault.span * MS
+        process = self.processes.get(fault.who)
+        match fault.what:
+            case "kill" if process is not None:
+                self.kill(process)
+                self.world.call_at(end, self.bring_up, fault.who)
+            case "stall" if process is not None and not process.dead:
+                process.stall(end)
+                self.enter(Failed(by=process.label, how="stalled"))
+            case "clock":
+                self._step_clock(self.clock, fault.amount)
+            case "step" if process is not None:
+                self._step_clock(process.clock, fault.amount)
+            case "contend":
+                self.medium.contended_until = end
+            case "crash":
+                self._crash(fault)
+            case _:
+                self.weather[fault.who] = (*self.weather.get(fault.who, ()), fault)
+                self.world.call_at(end, self._clear, fault)
+
+    def _clear(self, fault: Fault) -> None:
+        self.weather[fault.who] = tuple(one for one in self.weather[fault.who] if one != fault)
+
+    def _step_clock(self, clock: AnyClock, amount: int) -> None:
+        assert isinstance(clock, Clock)
+        clock.wall += amount
+        if clock is self.clock:
+            self.enter(Failed(by="", how="clock stepped"))
+
+    def _crash(self, fault: Fault) -> None:
+        """Let the medium go down; a file goes down with every process of its machine."""
+        self.enter(Failed(by="", how="medium crashed"))
+        if not self.plan.networked:
+            for process in list(self.processes.values()):
+                self.kill(process, "power cut")
+                self.world.call_at(self.world.now + fault.span * MS, self.bring_up, process.seat)
+        self.medium.crash(fault.span, self.dice)
+
+    # ---- what producers ask for
+
+    def _begin(self, step: Step) -> None:
+        """Let a producer do a step, on its loop or on a thread."""
+        process = self.processes[step.who]
+        if process.dead:
+            return
+        if step.who.startswith("a"):
+            process.loop.create_task(_alone(partial(self._aperform, step, process)))
+        else:
+            process.spawn(partial(self.perform, step, process), "step")
+
+    def perform(self, step: Step, process: Process) -> str:
+        """Do one step on a thread; returns the word of the answer, none if there was none."""
+        op = self._asked(step, process)
+        try:
+            answer = self._say(step)
+        except ConflictError:
+            answer = _CONFLICT
+        except StoreError:
+            answer = None
+        finally:
+            self._heard(process)
+        return self._answered(op, answer, process)
+
+    async def _aperform(self, step: Step, process: Process) -> None:
+        """Do one step in a coroutine."""
+        op = self._asked(step, process)
+        app = self.apps[step.who]
+        ref = TaskRef(step.kind, step.key)
+        answer: Any = None
+        try:
+            match step.verb:
+                case "schedule":
+                    answer = await app.aschedule(step.kind, _ms(step.delay), **_options(step))
+                case "move":
+                    answer = await app.areschedule(ref, _move(step))
+                case "cancel":
+                    answer = await app.acancel(ref)
+                case _:
+                    answer = await process.run_blocking(self._say, step)
+        except ConflictError:
+            answer = _CONFLICT
+        except StoreError:
+            answer = None
+        finally:
+            self._heard(process)
+        self._answered(op, answer, process)
+
+    def _say(self, step: Step) -> Any:
+        app = self.apps[step.who]
+        ref = TaskRef(step.kind, step.key)
+        match step.verb:
+            case "schedule":
+                return app.schedule(step.kind, _ms(step.delay), **_options(step))
+            case "move":
+                return app.reschedule(ref, _move(step))
+            case "cancel":
+                return app.cancel(ref)
+            case "revive":
+                return app.client.revive([DeadRef(ref)])[0]
+            case _:
+                return app.store.pause(step.kind, step.verb == "pause")
+
+    def _asked(self, step: Step, process: Process) -> int:
+        op = self.next_op()
+        self.asking[process.label] += 1
+        ref = TaskRef(step.kind, step.key)
+        if step.every:
+            self.series.add(ref)
+        entry = Asked(
+            op=op, verb=step.verb, ref=str(ref), by=process.label, series=bool(step.every)
+        )
+        self.enter(entry, process)
+        return op
+
+    def _heard(self, process: Process) -> None:
+        if not process.dead:
+            self.asking[process.label] -= 1
+
+    def _answered(self, op: int, answer: Any, process: Process) -> str:
+        if answer is None:
+            return ""
+        status = getattr(answer, "status", answer)
+        word = status if isinstance(status, str) else getattr(status, "value", str(status))
+        revision, due = getattr(answer, "revision", 0), getattr(answer, "due", 0)
+        entry = Answered(op=op, status=word.lower(), revision=revision, due=due)
+        self.enter(entry, process)
+        return word.lower()
+
+    # ---- what handlers do
+
+    def started(self, ctx: Context) -> Process:
+        """Enter a start; returns the process that runs it."""
+        process = asyncio.get_running_loop().process  # type: ignore[attr-defined]
+        assert isinstance(process, Process)
+        if process.dead:
+            raise Gone
+        op, granted = self.granted.get(ctx.token, (0, 0))
+        entry = Started(
+            ref=str(ctx.ref),
+            revision=ctx.revision,
+            token=ctx.token,
+            attempt=ctx.attempt,
+            lost=ctx.lost,
+            due=ctx.due,
+            now=max(granted, self.clock.now()),
+            by=process.label,
+            claim=op,
+        )
+        self.enter(entry, process)
+        return process
+
+    def end(self) -> None:
+        """Unwind whatever is left."""
+        for process in (*self.processes.values(), *self.buried):
+            process.bury()
+
+
+async def _alone(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run *work*; a process that dies in it takes nobody along."""
+    with suppress(Gone):
+        await work()
+
+
+def _ms(delay: int) -> str:
+    return f"{delay}ms"
+
+
+def _options(step: Step) -> Any:
+    options: dict[str, object] = {
+        "key": step.key,
+        "payload": {"script": step.script, "run": step.run},
+        "on_conflict": step.mode,
+    }
+    if step.every:
+        options["every"] = _ms(step.every)
+    return options
+
+
+def _move(step: Step) -> Any:
+    match step.mode:
+        case "shift":
+            return Shift(f"+{step.delay}ms")
+        case "earlier":
+            return Earlier(_ms(step.delay))
+        case "later":
+            return Later(_ms(step.delay))
+        case _:
+            return _ms(step.delay)
+
+
+_CONFLICT = "conflict"
+_PRODUCERS: dict[str, Tarry] = {}
+_REGISTRIES: dict[int, Registry] = {}
+_PLAYING: list[Stage] = []
+"""The stage on which handlers run: the last one."""
+
+
+def playing(stage: Stage) -> None:
+    """Let handlers run on *stage* from now on."""
+    _PLAYING[:] = [stage]
+
+
+def _registry(retries: int) -> Registry:
+    """Return the handlers whose failures are retried that often; made once."""
+    found = _REGISTRIES.get(retries)
+    if found is not None:
+        return found
+    app = Tarry("memory:", namespace="sim")
+    retry = Backoff.fixed("40ms", times=retries)
+
+    @app.task("async.work", retry=retry)
+    async def async_work(ctx: Context, script: Sequence[str], run: int) -> object:
+        process = _PLAYING[0].started(ctx)
+        if run:
+            await asyncio.sleep(run / 1_000)
+        return _come_to(script, ctx, process)
+
+    @app.task("plain.work", retry=retry)
+    def plain_work(ctx: Context, script: Sequence[str], run: int) -> object:
+        process = _PLAYING[0].started(ctx)
+        if run:
+            process.nap(run / 1_000)
+        return _come_to(script, ctx, process)
+
+    _REGISTRIES[retries] = app.registry
+    return app.registry
+
+
+def _come_to(script: Sequence[str], ctx: Context, process: Process) -> object:
+    """End an attempt as its script says."""
+    match script[min(ctx.attempt + ctx.snoozes, len(script)) - 1]:
+        case "fail":
+            raise RuntimeError("as planned")
+        case "retry":
+            return Retry("60ms")
+        case "snooze":
+            return Snooze("60ms")
+        case "skip":
+            return Skip("as planned")
+        case "dead":
+            return Dead("as planned")
+        case "kill":
+            _PLAYING[0].kill_from_inside(process)
+            raise Gone
+        case _:
+            return None

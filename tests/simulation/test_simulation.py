@@ -1,0 +1,118 @@
+"""The simulation: the same seed is the same run, to the byte; and tarry keeps its promises."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from tarry.testing.ledger import Failed, Settled, Started
+from tarry.testing.simulation import Fault, Plan, Step, draw, run, simulate
+from tarry.testing.simulation.plan import WEATHERS
+
+SHARE = 400
+"""How many histories each of these tests runs; `tarry prove` runs as many as one likes."""
+
+
+def digest(first: int, last: int) -> str:
+    told = hashlib.sha256()
+    for seed in range(first, last):
+        history = simulate(seed)
+        told.update(msgspec.json.encode([history.plan, history.entries, history.times]))
+    return told.hexdigest()
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_no_history_breaks_a_promise(part: int) -> None:
+    for seed in range(part * SHARE, (part + 1) * SHARE):
+        history = simulate(seed)
+
+        assert history.violations == [], f"tarry prove --seed {seed}"
+
+
+def test_the_same_seed_is_the_same_run_to_the_byte() -> None:
+    script = "from tests.simulation.test_simulation import digest; print(digest(0, 40))"
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": hashing},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout.strip()
+        for hashing in ("0", "1", "random")
+    }
+
+    assert told == {digest(0, 40)}
+
+
+def test_a_plan_can_be_written_down_and_run_again() -> None:
+    plan = draw(11)
+
+    again = msgspec.json.decode(msgspec.json.encode(plan), type=Plan)
+
+    assert run(again).entries == run(plan).entries
+
+
+def test_every_weather_and_every_fault_is_met() -> None:
+    """A green run is no idle run."""
+    plans = [draw(seed) for seed in range(400)]
+    struck = {fault.what for plan in plans for fault in plan.faults}
+    entered = {
+        entry.how
+        for weather in WEATHERS
+        for seed in range(40)
+        for entry in run(draw(seed, weather)).entries
+        if isinstance(entry, Failed)
+    }
+
+    assert struck == {
+        *("kill", "stall", "cut", "deaf", "lag", "step"),
+        *("slow", "mute", "contend", "crash", "clock"),
+    }
+    assert entered == {
+        *("killed", "stalled", "request lost", "reply lost", "slow"),
+        *("clock stepped", "medium crashed", "power cut"),
+    }
+
+
+def test_a_worker_that_is_killed_leaves_its_task_to_another_one() -> None:
+    plan = Plan(
+        workers=("w1", "w2"),
+        steps=(Step(at=0, who="p1", verb="schedule", run=600),),
+        faults=(
+            Fault(at=300, what="kill", who="w1", span=5_000),
+            Fault(at=301, what="stall", who="w2", span=1),
+        ),
+    )
+
+    history = run(plan)
+
+    starts = [entry for entry in history.entries if isinstance(entry, Started)]
+    assert [start.lost for start in starts] in ([0], [0, 1])
+    assert history.violations == []
+
+
+def test_a_stalled_worker_cannot_settle() -> None:
+    plan = Plan(
+        workers=("w1", "w2"),
+        lease=300,
+        steps=(Step(at=0, who="p1", verb="schedule", run=150),),
+        faults=(
+            Fault(at=50, what="stall", who="w1", span=2_000),
+            Fault(at=2_200, what="mute"),
+        ),
+    )
+
+    histories = [run(msgspec.structs.replace(plan, seed=seed)) for seed in range(20)]
+
+    answers = {
+        entry.answer
+        for history in histories
+        for entry in history.entries
+        if isinstance(entry, Settled)
+    }
+    assert answers == {"settled", "lease_lost"}
+    assert [history.violations for history in histories] == [[]] * 20
