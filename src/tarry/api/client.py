@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from tarry.answers import CancelResult, Moved, MoveStatus, ReviveResult, Scheduled, ScheduleStatus
@@ -55,8 +56,9 @@ class Client:
 
     def get(self, ref: TaskRef) -> Task | None:
         """Return the task as it is now."""
-        [task] = self.store.get([ref])
-        return task
+        if self.store.capabilities.remembers_calls:
+            return self._repeat(lambda: self.store.get([ref]))[0]
+        return self.store.get([ref])[0]
 
     def skip(self, cancellation: Cancellation) -> CancelResult:
         """Cancel one task; of a series that belongs to the code only the next occurrence."""
@@ -66,7 +68,7 @@ class Client:
         wanted = cancellation.if_revision
         if wanted is not None and wanted != task.revision:
             return CancelResult.CONFLICT
-        now = self.store.claim([], limit=0, lease_ms=1, holder="").now
+        now = self._now()
         following = Rule.parse(task.rule).next(task.nominal, max(task.nominal, now))
         if following is None:
             return self.cancel([cancellation])[0]
@@ -75,6 +77,12 @@ class Client:
         if moved.status is MoveStatus.MOVED:
             return CancelResult.CANCELLED
         return self.skip(cancellation)
+
+    def _now(self) -> int:
+        """Ask for the store's time: by a claim of nothing."""
+        claim = partial(self.store.claim, [], limit=0, lease_ms=1, holder="")
+        answer = self._repeat(claim) if self.store.capabilities.remembers_calls else claim()
+        return answer.now
 
     def run_now(self, ref: TaskRef) -> Moved:
         """Make a waiting task due now, or revive a dead one."""
@@ -102,22 +110,29 @@ class Client:
         return answers
 
     def _persist(self, write: Callable[..., list[T]], items: Sequence[object]) -> list[T]:
-        """Repeat a call that got no reply, under the same id, for as long as that is allowed."""
+        """Write *items*; a repeat has the same id, so that it changes nothing."""
         if not self.store.capabilities.remembers_calls:
             return write(items)
         call = f"{self._prefix}:{next(self._numbers)}"
+        try:
+            return self._repeat(lambda: write(items, call=call))
+        except StoreBusyError:
+            raise
+        except StoreUnavailableError as error:
+            message = f"no answer for {self._retry_for_ms / 1_000:g} s: {error}"
+            raise UnknownOutcomeError(message) from error
+
+    def _repeat(self, ask: Callable[[], T]) -> T:
+        """Repeat what got no reply for as long as that is allowed."""
         clock = self._runtime.clock
         deadline = clock.elapsed() + self._retry_for_ms * _NS
         pause = 0.01
         while True:
             try:
-                return write(items, call=call)
-            except StoreUnavailableError as error:
+                return ask()
+            except StoreUnavailableError:
                 if clock.elapsed() > deadline:
-                    if isinstance(error, StoreBusyError):
-                        raise
-                    message = f"no answer for {self._retry_for_ms / 1_000:g} s: {error}"
-                    raise UnknownOutcomeError(message) from error
+                    raise
             self._runtime.nap(pause)
             pause = min(pause * 2, 1.0)
 

@@ -5,6 +5,7 @@ not paused. While some worker surely has room it is attempted within moments, if
 and within the lease and two seconds once nothing breaks any more.
 """
 
+from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
 PROMPT_MS = 400
 """Ways to the store and back, a worker that stands by, a lease that is given to somebody else."""
 LOOK_MS = 2_000
-EMPTY_CLAIMS = 25
-"""So many claims in a second may find nothing, besides those that something asked for."""
-_PER_NEWS = 6
+IDLE_CLAIMS = 6
+"""So many claims in a window may find nothing, besides those that something called for."""
+BACKED_OFF = 20
+"""And so many more where others hold what is due: 5, 10, 20 … 250 ms apart."""
+_PER_NEWS = 2
+_WINDOW_NS = 4 * NS
 
 
 def judge(stage: "Stage") -> list[Violation]:
@@ -99,24 +103,20 @@ def _spins(stage: "Stage") -> list[Violation]:
     news = [
         when
         for entry, when in zip(stage.entries, stage.times, strict=True)
-        if not isinstance(entry, Asked)
+        if not (isinstance(entry, Asked) and entry.verb == "claim")
     ]
+    contended = any(fault.what == "contend" for fault in stage.plan.faults)
+    idle = IDLE_CLAIMS + (BACKED_OFF if contended else 0)
     found = []
     for label in dict.fromkeys(label for label, _ in stage.empties):
-        window: deque[int] = deque()
-        recent: deque[int] = deque()
-        place = 0
+        asked: deque[int] = deque()
         for when in [at for who, at in stage.empties if who == label]:
-            window.append(when)
-            while window[0] <= when - NS:
-                window.popleft()
-            while place < len(news) and news[place] <= when:
-                recent.append(news[place])
-                place += 1
-            while recent and recent[0] <= when - NS:
-                recent.popleft()
-            if len(window) > EMPTY_CLAIMS + _PER_NEWS * len(recent):
-                said = f"{label}: {len(window)} claims in a second found nothing"
+            asked.append(when)
+            while asked[0] <= when - _WINDOW_NS:
+                asked.popleft()
+            heard = bisect_right(news, when) - bisect_right(news, when - _WINDOW_NS - NS)
+            if len(asked) > idle + _PER_NEWS * heard:
+                said = f"{label}: {len(asked)} claims in {_WINDOW_NS // NS} s found nothing"
                 found.append(Violation("spin", "", said))
                 break
     return found

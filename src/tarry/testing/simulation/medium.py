@@ -5,10 +5,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tarry.clock import Clock as AnyClock
 from tarry.errors import StoreUnavailableError
-from tarry.life import NOTHING, Change
+from tarry.life import NOTHING, Change, Life
 from tarry.stores.memory import MemoryStore
 from tarry.stores.store import Capabilities, Claimed, Store
+from tarry.task import TaskRef
 from tarry.testing.simulation.process import Clock
 from tarry.testing.simulation.world import MS, World
 
@@ -19,7 +21,7 @@ SYNCED = frozenset({"schedule", "reschedule", "cancel", "revive", "purge", "paus
 class ForgetfulStore(MemoryStore):
     """The memory store, with a past it can fall back to."""
 
-    def __init__(self, *, clock: Clock, rng: random.Random, capabilities: Capabilities) -> None:
+    def __init__(self, *, clock: AnyClock, rng: random.Random, capabilities: Capabilities) -> None:
         super().__init__(namespace="sim", clock=clock, rng=rng)
         self.capabilities = capabilities
 
@@ -37,12 +39,24 @@ class ForgetfulStore(MemoryStore):
     def restore(self, past: tuple[Any, ...]) -> None:
         """Go back to *past*; revisions and tokens drawn since then are not drawn again."""
         lives, dead, history, paused, calls, claims = past
-        for ref, life in list(self._lives.items()):
-            self._put(ref, life, Change(None, NOTHING))
+        for ref in list(self._lives):
+            self.put_life(ref, NOTHING)
         for ref, life in lives.items():
-            self._put(ref, NOTHING, Change(None, life))
+            self.put_life(ref, life)
         self._dead, self._history, self._paused = dead, history, paused
         self._calls, self._claims = calls, claims
+
+    def lives(self) -> list[tuple[TaskRef, Life]]:
+        """Return all that waits or runs."""
+        return list(self._lives.items())
+
+    def life_of(self, ref: TaskRef) -> Life:
+        """Return what waits and runs of *ref*."""
+        return self._lives.get(ref, NOTHING)
+
+    def put_life(self, ref: TaskRef, life: Life) -> None:
+        """Put *life* in the place of what there is: for those who break a rule."""
+        self._put(ref, self.life_of(ref), Change(None, life))
 
     def is_empty(self) -> bool:
         """Say whether nothing waits or runs."""

@@ -57,8 +57,9 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     concurrency: int = 3
     latency_us: int = 800
     producers: tuple[str, ...] = ("p1",)
-    """Names that begin with a call from coroutines, through the batcher; the others block."""
+    """Names that begin with `a` know the handlers and call from coroutines; the others block."""
     workers: tuple[str, ...] = ("w1", "w2")
+    """`wa` looks after the first kind only, `wp` after the second, all others after both."""
     retries: int = 2
     steps: tuple[Step, ...] = ()
     faults: tuple[Fault, ...] = ()

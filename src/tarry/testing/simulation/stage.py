@@ -25,7 +25,7 @@ from tarry.stores.store import Capabilities, Store
 from tarry.task import TaskRef
 from tarry.testing.ledger import Answered, Asked, Entry, Failed, Finished, Started
 from tarry.testing.simulation.medium import ForgetfulStore, Medium
-from tarry.testing.simulation.plan import Fault, Plan, Step
+from tarry.testing.simulation.plan import KINDS, Fault, Plan, Step
 from tarry.testing.simulation.process import Clock, Gone, Process
 from tarry.testing.simulation.wire import Wire
 from tarry.testing.simulation.world import MS, World
@@ -51,7 +51,7 @@ class Bench(msgspec.Struct, frozen=True):
     """What is put to the test; the negative controls put something broken in its place."""
 
     store: Callable[[AnyClock, random.Random, Capabilities], Store] = lambda clock, dice, able: (
-        ForgetfulStore(clock=clock, rng=dice, capabilities=able)  # type: ignore[arg-type]
+        ForgetfulStore(clock=clock, rng=dice, capabilities=able)
     )
     wire: Callable[["Stage", Process], Wire] = Wire
     worker: Callable[..., Worker] = Worker
@@ -142,6 +142,8 @@ class Stage:
             self._hire(seat, process, wire)
         else:
             app = _PRODUCERS.setdefault(seat, Tarry("memory:", namespace="sim", retry_for="3s"))
+            if seat.startswith("a"):
+                app.registry = _registry(self.plan.retries)
             app.swap(wire, process.clock, process)
             self.apps[seat] = app
         return process
@@ -152,6 +154,7 @@ class Stage:
             _registry(self.plan.retries),
             codec=Plain(),
             emit=lambda event: self._hear(event, process),
+            kinds=_CREWS.get(seat),
             concurrency=self.plan.concurrency,
             lease=self.plan.lease / 1_000,
             grace=1,
@@ -375,6 +378,8 @@ def _move(step: Step) -> Any:
 
 
 _CONFLICT = "conflict"
+_CREWS = {"wa": (KINDS[0],), "wp": (KINDS[1],)}
+"""Workers that look after one kind only."""
 _PRODUCERS: dict[str, Tarry] = {}
 _REGISTRIES: dict[int, Registry] = {}
 _PLAYING: list[Stage] = []

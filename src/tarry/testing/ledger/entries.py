@@ -1,10 +1,4 @@
-"""The ledger: what really happened, entry by entry, outside of the store; and its checker (pure).
-
-The order of entries is the order of events: an operation is entered when it is asked, before it
-leaves the caller, and again when its answer is in the caller's hands. One without an answer may
-have happened or not, and at any later time. Two operations whose spans overlap were concurrent:
-whatever either order of them explains is legal.
-"""
+"""Entries: what is written down while a history runs, and what a checker says about it."""
 
 import msgspec
 
@@ -48,7 +42,7 @@ class Started(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
 
 
 class Finished(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
-    """The worker has decided what becomes of a lease; `outcome` is done, skip, dead, retry …"""
+    """The worker has decided what becomes of a lease; `outcome` is its name, lower case."""
 
     token: int
     outcome: str
