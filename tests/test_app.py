@@ -53,6 +53,8 @@ def test_a_namespace_is_checked(namespace: str) -> None:
 def test_settings_are_checked() -> None:
     with pytest.raises(WhenError):
         Tarry("memory:", retry_for="long")
+    with pytest.raises(WhenError, match="at most 20 s"):
+        Tarry("memory:", retry_for="21s")
 
 
 def test_namespaces_are_apart(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from tarry.backoff import Backoff
 from tarry.clock import SYSTEM, Clock
 from tarry.context import Context
 from tarry.due import Duration, When, duration_ms, parse_when
-from tarry.errors import HandlerError
+from tarry.errors import HandlerError, WhenError
 from tarry.events import Event, Listener
 from tarry.handler import Handler, Registry
 from tarry.payload import PAYLOAD_LIMIT, Codec, Plain, check_size, encode, encode_headers
@@ -42,7 +42,7 @@ from tarry.recurrence import CatchUp, Rule
 from tarry.request import Cancellation, Move, Request
 from tarry.runtime import Runtime, ThreadRuntime
 from tarry.stores.connect import connect
-from tarry.stores.store import Store
+from tarry.stores.store import REMEMBER_MS, Store
 from tarry.task import Task, TaskRef, check_namespace, check_ref
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ K = ParamSpec("K")
 R = TypeVar("R")
 
 DEFAULT_URL = "sqlite:///tarry.db"
+MOST_RETRY_FOR_MS = REMEMBER_MS - 10_000
+"""Leaves the last try ten seconds to arrive."""
 
 
 class Declared(TypedDict, total=False):
@@ -107,7 +109,7 @@ class Tarry:
         self.payload_limit = payload_limit
         self.clock: Clock = clock or SYSTEM
         self.registry = Registry()
-        self._retry_for_ms = duration_ms(retry_for)
+        self._retry_for_ms = _checked_retry_for(retry_for)
         self._listeners: tuple[Listener, ...] = ()
         self._opening = threading.Lock()
         self._client: Client | None = None
@@ -315,11 +317,11 @@ class Tarry:
 
     def pause(self, kind: str) -> bool:
         """Stop claims of *kind* everywhere; says whether it was paused already."""
-        return self.store.pause(kind, True)  # noqa: FBT003 - the word of the verb
+        return self.client.pause(kind, paused=True)
 
     def resume(self, kind: str) -> bool:
         """Let *kind* be claimed again; says whether it was paused."""
-        return self.store.pause(kind, False)  # noqa: FBT003 - the word of the verb
+        return self.client.pause(kind, paused=False)
 
     # ---- what a TaskFunction asks for
 
@@ -434,6 +436,19 @@ class Tarry:
                 self.close()
 
         return span
+
+
+def _checked_retry_for(retry_for: Duration) -> int:
+    """Return milliseconds; a call must not be repeated when the medium may have forgotten it."""
+    wanted = duration_ms(retry_for)
+    if wanted > MOST_RETRY_FOR_MS:
+        message = (
+            f"retry_for={retry_for!r} is too long: a medium remembers a call for "
+            f"{REMEMBER_MS // 1_000} s, so that it can be repeated for at most "
+            f"{MOST_RETRY_FOR_MS // 1_000} s"
+        )
+        raise WhenError(message)
+    return wanted
 
 
 def _handler(options: Declared) -> dict[str, Any]:

@@ -304,3 +304,33 @@ def test_other_wishes_have_no_limits() -> None:
     wish = Snooze(In(7_000))
 
     assert decide.within_limits(wish, task(attempt=99), LADDER, NOW) is wish
+
+
+# ---- the limits themselves
+
+
+def test_a_task_may_be_lost_five_times() -> None:
+    assert decide.before(task(lost=5), LADDER, 0) is None
+    assert decide.before(task(lost=6), LADDER, 0) is not None
+
+
+def test_a_dead_letter_says_how_late_it_was_in_seconds() -> None:
+    limits = Limits(LADDER.retry, drop_after_ms=1_000)
+
+    assert decide.before(task(), limits, 61_500) == Dead("expired: 61.500 s late")
+
+
+@pytest.mark.parametrize(("delay", "outcome"), [("1s", Retry), (1.001, Dead)])
+def test_a_task_that_was_created_in_the_future_has_no_age(
+    delay: str | float, outcome: type[AnyOutcome]
+) -> None:
+    limits = Limits(Backoff.fixed(delay, max_age="1s"))
+
+    assert type(decide.failed("no", task(created=NOW + 5_000), limits, NOW, 0)) is outcome
+
+
+def test_a_wished_retry_is_judged_without_jitter() -> None:
+    limits = Limits(Backoff.fixed("10s", jitter=0.5, max_age="10s"))
+    wish = Retry(In(7_000))
+
+    assert decide.within_limits(wish, task(), limits, NOW) is wish

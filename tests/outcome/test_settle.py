@@ -102,7 +102,7 @@ def test_a_store_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyP
     asyncio.run(main())
 
     assert kit.answers == [SettleResult.SETTLED]
-    assert slept == kit.troubles == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert slept == kit.troubles == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
 
 
 def test_a_late_settlement_is_fenced() -> None:

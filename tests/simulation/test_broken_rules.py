@@ -6,7 +6,7 @@ from tarry.testing.controls.broken_rules import BROKEN_RULES
 from tarry.testing.controls.control import Control
 from tarry.testing.simulation import run
 
-MOST = 400
+MOST = 600
 """Each is caught within this many histories."""
 
 

@@ -69,11 +69,11 @@ def test_every_weather_and_every_fault_is_met() -> None:
     }
 
     assert struck == {
-        *("kill", "stall", "cut", "deaf", "lag", "step"),
+        *("kill", "leave", "stall", "cut", "deaf", "lag", "step"),
         *("slow", "mute", "contend", "crash", "clock"),
     }
     assert entered == {
-        *("killed", "stalled", "request lost", "reply lost", "slow"),
+        *("killed", "stalled", "request lost", "reply lost", "slow", "still slow"),
         *("clock stepped", "medium crashed", "power cut"),
     }
 

@@ -236,3 +236,54 @@ def test_the_pulse_beats_on_a_thread_until_it_is_stopped() -> None:
     thread.join(60)
 
     assert not thread.is_alive()
+
+
+# ---- to the nanosecond
+
+
+def test_a_lease_is_alive_until_the_last_nanosecond(kit: Kit) -> None:
+    kit.clock.advance(3_600_000)
+    [attempt] = kit.hold()
+    end = attempt.since + LEASE_MS * 1_000_000
+
+    assert kit.heartbeat.alive(attempt, end - 1)
+    assert not kit.heartbeat.alive(attempt, end)
+
+
+def test_a_lost_lease_is_not_alive_though_it_has_time_left(kit: Kit) -> None:
+    [attempt] = kit.hold()
+    attempt.lost = True
+
+    assert not kit.heartbeat.alive(attempt, attempt.since)
+
+
+def test_a_lease_may_start_unasked_for_50_ms(kit: Kit) -> None:
+    kit.clock.advance(3_600_000)
+    [attempt] = kit.hold()
+    limit = attempt.claimed + 50 * 1_000_000
+
+    assert not kit.heartbeat.needs_confirm(attempt, limit)
+    assert kit.heartbeat.needs_confirm(attempt, limit + 1)
+
+
+def test_what_is_confirmed_is_not_asked_about_again(kit: Kit) -> None:
+    kit.hold(2)
+    kit.heartbeat.confirm(kit.clock.elapsed)
+
+    kit.heartbeat.confirm(kit.clock.elapsed)
+
+    assert kit.store.sizes == [2]
+
+
+def test_a_lease_is_renewed_once_a_quarter_of_its_time_is_used(kit: Kit) -> None:
+    kit.hold()
+
+    kit.step(LEASE_MS // 4)
+
+    assert kit.store.sizes == [1]
+
+
+def test_the_pulse_begins_with_a_third_of_the_lease(kit: Kit) -> None:
+    pulse = Pulse(kit.heartbeat, LEASE_MS, ThreadRuntime(clock=kit.clock))
+
+    assert pulse._beat == LEASE_MS / 3_000

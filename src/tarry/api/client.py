@@ -21,6 +21,7 @@ from tarry.stores.store import CHUNK, CHUNK_BYTES, Store
 from tarry.task import Task, TaskRef, TaskState
 
 T = TypeVar("T")
+R = TypeVar("R")
 _NS = 1_000_000
 
 
@@ -53,6 +54,11 @@ class Client:
     def purge(self, refs: Sequence[DeadRef]) -> list[bool]:
         """Delete dead letters; says which were there."""
         return self._send(self.store.purge, refs)
+
+    def pause(self, kind: str, *, paused: bool) -> bool:
+        """Stop (or resume) claims of *kind*; says whether it was paused before."""
+        pause: Callable[..., bool] = self.store.pause
+        return self._once(partial(pause, kind, paused))
 
     def get(self, ref: TaskRef) -> Task | None:
         """Return the task as it is now."""
@@ -110,19 +116,22 @@ class Client:
         return answers
 
     def _persist(self, write: Callable[..., list[T]], items: Sequence[object]) -> list[T]:
-        """Write *items*; a repeat has the same id, so that it changes nothing."""
+        return self._once(partial(write, items))
+
+    def _once(self, write: Callable[..., R]) -> R:
+        """Write; a repeat has the same id, so that it changes nothing."""
         if not self.store.capabilities.remembers_calls:
-            return write(items)
+            return write()
         call = f"{self._prefix}:{next(self._numbers)}"
         try:
-            return self._repeat(lambda: write(items, call=call))
+            return self._repeat(lambda: write(call=call))
         except StoreBusyError:
             raise
         except StoreUnavailableError as error:
             message = f"no answer for {self._retry_for_ms / 1_000:g} s: {error}"
             raise UnknownOutcomeError(message) from error
 
-    def _repeat(self, ask: Callable[[], T]) -> T:
+    def _repeat(self, ask: Callable[[], R]) -> R:
         """Repeat what got no reply for as long as that is allowed."""
         clock = self._runtime.clock
         deadline = clock.elapsed() + self._retry_for_ms * _NS

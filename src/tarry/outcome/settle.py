@@ -12,7 +12,7 @@ from tarry.runtime import Runtime
 from tarry.stores.store import CHUNK, Store
 
 Settled = Callable[[Settlement, SettleResult], None]
-_LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 2.0
 
 
 class Settler:

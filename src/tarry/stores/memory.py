@@ -16,6 +16,7 @@ from tarry.stores.lanes import share
 from tarry.stores.order import Entry, Order
 from tarry.stores.store import (
     RECLAIM_LIMIT,
+    REMEMBER_MS,
     WAKE_MS,
     Capabilities,
     Claimed,
@@ -30,7 +31,6 @@ from tarry.task import Task, TaskRef, TaskState, check_namespace
 
 A = TypeVar("A")
 I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
-_REMEMBER_MS = 30_000
 _PURGE_STEP = 10
 
 
@@ -170,7 +170,7 @@ class MemoryStore(Store):
         """Drop what was remembered long enough; the oldest calls come first."""
         while self._calls:
             oldest = next(iter(self._calls))
-            if self._calls[oldest][0] > now - _REMEMBER_MS:
+            if self._calls[oldest][0] > now - REMEMBER_MS:
                 return
             del self._calls[oldest]
 

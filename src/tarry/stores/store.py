@@ -16,6 +16,9 @@ WAKE_MS = 2_000
 RECLAIM_LIMIT = 500
 """A claim ends at most this many expired leases."""
 
+REMEMBER_MS = 30_000
+"""A medium that remembers calls does so for at least this time."""
+
 CHUNK = 500
 """The client sends at most this many items in one call."""
 

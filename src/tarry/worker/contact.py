@@ -22,11 +22,15 @@ class Contact:
         self._time = StoreTime()
         self._down_since: int | None = None
 
-    def lost(self, error: StoreError, again: float) -> None:
-        """Note that the store did not answer, and will be asked again after *again* seconds."""
+    def lost(self, error: StoreError, again: float | None = None) -> None:
+        """Note that the store did not answer, and will be asked again after *again* seconds.
+
+        None: after `pause_ns`.
+        """
         if self._down_since is None:
             self._down_since = self._clock.elapsed()
-        self._emit(StoreLost(error=error, again_ms=int(again * 1_000)))
+        pause_ms = self.pause_ns() // _NS_PER_MS if again is None else int(again * 1_000)
+        self._emit(StoreLost(error=error, again_ms=pause_ms))
 
     def answered(self, claimed: Claimed, sent: int) -> None:
         """Note an answer to a claim that was sent at *sent*."""

@@ -224,7 +224,7 @@ class Worker:
         except StoreError as error:
             if self._store.capabilities.remembers_calls:
                 self._unanswered = kinds, limit, asked
-            self._contact.lost(error, self._contact.pause_ns() / 1e9)
+            self._contact.lost(error)
             return None
         self._unanswered = None
         self._contact.answered(claimed, sent)
@@ -285,7 +285,7 @@ class Worker:
                 place_series, self._store, self._registry, self.kinds, self._codec
             )
         except StoreError as error:
-            self._contact.lost(error, self._contact.pause_ns() / 1e9)
+            self._contact.lost(error)
         else:
             self._placed = True
 

@@ -39,7 +39,7 @@ def check(entries: Sequence[Entry]) -> list[Violation]:
     found = [*_undrained(history), *token_reused(history), *unstarted_settled_twice(history)]
     for story in history.stories.values():
         if history.drained:
-            found += lost(story)
+            found += lost(story, history)
         found += false_answer(story, history)
         if story.runs:
             found += early(story)

@@ -3,16 +3,16 @@
 from collections.abc import Container, Iterator
 
 from tarry.testing.ledger.entries import Left, Violation
-from tarry.testing.ledger.history import FINAL, MEDIUM, NEVER, History, Op, Run, Story
+from tarry.testing.ledger.history import FINAL, MEDIUM, NEVER, NOT_KNOWN, History, Op, Run, Story
 
 _EXCUSING = frozenset({"", "cancelled", "running", "accepted"})
 _FAILING = frozenset({"dead", "retry"})
 
 
-def lost(story: Story) -> Iterator[Violation]:
+def lost(story: Story, history: History) -> Iterator[Violation]:
     """Find answers that promise an attempt which never came to an end."""
     for op, least in _owed(story):
-        if not (_has_ended(story, least) or _is_excused(story, op)):
+        if not (_has_ended(story, least) or _is_excused(story, history, op)):
             said = (
                 f"{op.entry.verb} was answered {op.status!r} with revision {op.revision}, but no "
                 f"attempt of revision {least} or a newer one came to an end, none is a dead "
@@ -43,35 +43,35 @@ def _has_ended(story: Story, least: int) -> bool:
     return any(left.revision >= least for left in story.left)
 
 
-def _is_excused(story: Story, op: Op) -> bool:
+def _is_excused(story: Story, history: History, op: Op) -> bool:
     """Say whether a cancel or a purge may have taken effect after *op*."""
     for cancel in story.cancels:
         if cancel.answered > op.asked and cancel.status in _EXCUSING:
-            if cancel.status and cancel is _used_up(story, op):
-                continue
-            return True
+            return cancel is not _room_maker(story, history, op)
     return any(purge.answered > op.asked and purge.status != "absent" for purge in story.purges)
 
 
-def _used_up(story: Story, op: Op) -> Op | None:
+def _room_maker(story: Story, history: History, op: Op) -> Op | None:
     """Return the one cancel without which *op* could not have been answered `created`.
 
-    It made room for *op*: it took effect before it, and so not after it.
+    What waited before was not claimed: then it would have begun, or been let go, or its worker
+    failed. So the cancel took it away, and took effect before *op*, not after it.
     """
-    if op.status != "created" or story.loose() or story.purges or story.left:
+    if op.status != "created" or len(story.cancels) != 1 or story.loose() or story.left:
         return None
-    older = [known for revision, known in story.known.items() if revision < op.revision]
-    if not older:
+    older = max((revision for revision in story.known if revision < op.revision), default=0)
+    if (
+        not older
+        or story.known[older].answered > op.asked
+        or story.cancels[0].status != "cancelled"
+    ):
         return None
-    there = max(older, key=lambda known: known.revision)
-    if there.answered > op.asked or any(run.at < op.answered for run in story.runs):
-        return None
-    makers_of_room = [
-        cancel
-        for cancel in story.cancels
-        if cancel.answered > there.asked and cancel.asked < op.answered
-    ]
-    return makers_of_room[0] if len(makers_of_room) == 1 else None
+    claimed = (
+        any(run.start.revision < op.revision for run in story.runs)
+        or history.unstarted
+        or any(history.failed_between(by, NOT_KNOWN, NEVER) for by in (MEDIUM, *history.claimers))
+    )
+    return None if claimed or story.series or story.purges else story.cancels[0]
 
 
 def dead_without_cause(

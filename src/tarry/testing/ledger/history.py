@@ -119,6 +119,13 @@ class Story:
             self.places.append(place)
             self.newest.append(revision)
 
+    def forget_runs(self) -> None:
+        """Count only what callers were told: a crash may undo what merely began."""
+        told = sorted((op for op in self.ops if op.revision), key=lambda op: op.answered)
+        self.places, self.newest = [], []
+        for op in told:
+            self.saw(op.revision, op.answered)
+
     def newest_before(self, place: int) -> int:
         """Return the newest revision that had certainly been accepted before *place*, or 0."""
         index = bisect_left(self.places, place)
@@ -140,8 +147,9 @@ class History:
         """The last attempt that began with each token."""
         self.reused: list[tuple[Run, Run]] = []
         self.unstarted: dict[int, list[Settled]] = {}
-        """What the store took of leases that were let go before they began."""
+        """The leases that were let go before they began, and what the store took of them."""
         self.failures = 0
+        self.claimers: set[str] = set()
         self._failed: dict[str, list[int]] = {}
         self._ops: dict[int, Op] = {}
         self.drained = False
@@ -189,6 +197,7 @@ class History:
         op = self._ops[entry.op] = Op(entry, place)
         verb = entry.verb
         if verb == "claim":
+            self.claimers.add(entry.by)
             return
         story = self.story(entry.ref)
         if verb in ACCEPTING:
@@ -202,16 +211,18 @@ class History:
     def _answered(self, entry: Answered, place: int) -> None:
         op = self._ops[entry.op]
         op.answer, op.answered, op.status = entry, place, entry.status
-        op.revision = revision = entry.revision
+        revision = entry.revision
         if not revision or op.entry.verb not in ACCEPTING:
             return
         story = self.stories[op.entry.ref]
         if entry.status in ACCEPTED:
             story.known[revision] = op
-            story.saw(revision, place)
         elif entry.status in _SHOWING:
             story.shown.append(op)
-            story.saw(revision, place)
+        else:
+            return
+        op.revision = revision
+        story.saw(revision, place)
 
     def _started(self, entry: Started, place: int) -> None:
         story = self.story(entry.ref)
@@ -220,7 +231,8 @@ class History:
         run = Run(entry, place, claimed, story.last.get(entry.revision))
         story.runs.append(run)
         story.last[entry.revision] = run
-        story.saw(entry.revision, place)
+        if MEDIUM not in self._failed:
+            story.saw(entry.revision, place)
         first = self.runs.get(entry.token)
         if first is not None:
             self.reused.append((first, run))
@@ -228,16 +240,19 @@ class History:
 
     def _finished(self, entry: Finished, place: int) -> None:
         run = self.runs.get(entry.token)
-        # A settlement that is tried again is decided once.
-        if run is not None and run.finish is None:
+        if run is None:
+            self.unstarted.setdefault(entry.token, [])
+        elif run.finish is None:
+            # A settlement that is tried again was decided once.
             run.finish, run.finished = entry, place
 
     def _settled(self, entry: Settled, place: int) -> None:
-        if entry.answer not in TAKEN:
-            return
         run = self.runs.get(entry.token)
+        taken = entry.answer in TAKEN
         if run is None:
-            self.unstarted.setdefault(entry.token, []).append(entry)
+            self.unstarted.setdefault(entry.token, []).extend([entry] * taken)
+        elif not taken:
+            pass
         elif run.taken is None:
             run.taken, run.settled = entry, place
         else:
@@ -245,6 +260,9 @@ class History:
 
     def _broke(self, entry: Failed, place: int) -> None:
         self.failures += 1
+        if entry.by == MEDIUM and MEDIUM not in self._failed:
+            for story in self.stories.values():
+                story.forget_runs()
         self._failed.setdefault(entry.by, []).append(place)
 
     def _emptied(self, _entry: Drained, _place: int) -> None:

@@ -127,11 +127,10 @@ def stale_revision(story: Story, history: History) -> Iterator[Violation]:
     ran = 0
     for run in story.runs:
         revision = run.start.revision
-        newer = max(ran, story.newest_before(run.claimed))
-        if newer not in story.known and history.failed_between(MEDIUM, NOT_KNOWN, run.at):
-            # An occurrence placed by a settlement is gone when a crash forgets the settlement.
-            answered = [op.revision for op in story.known.values() if op.answered < run.claimed]
-            newer = max(answered, default=0)
+        newer = story.newest_before(run.claimed)
+        if not history.failed_between(MEDIUM, NOT_KNOWN, run.at):
+            # A crash may undo what had begun: the occurrence that a forgotten settlement placed.
+            newer = max(newer, ran)
         by = replaced.get(revision)
         if by is not None and by.answered < run.at:
             said = f"revision {revision} began after {by.revision} had {by.status} it"
@@ -168,12 +167,11 @@ def unasked(story: Story, forbidden: Container[int]) -> dict[int, Violation]:
     found: dict[int, Violation] = {}
     for revision, place, entry in _seen(story, forbidden):
         op = story.known.get(revision)
-        if op is not None:
-            if op.asked < place:
-                continue
-        elif revision in explained or _may_be_a_successor(story, revision, place):
+        if op is not None and op.asked < place:
             continue
-        else:
+        if revision in explained or _may_be_a_successor(story, revision, place):
+            continue
+        if op is None:
             loose = story.loose() if loose is None else loose
             if len(explained) < sum(op.asked < place for op in loose):
                 explained.add(revision)

@@ -9,6 +9,7 @@ import msgspec
 
 KINDS = ("async.work", "plain.work")
 """The kinds of the simulated app: handlers on the loop, and on threads."""
+KEYS = ("1", "2", "3")
 
 
 WEATHERS = ("calm", "crashes", "network", "medium", "clocks", "poison", "storm")
@@ -22,7 +23,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """Milliseconds after the beginning, as all times of a plan."""
     who: str
     verb: str
-    """schedule, move, cancel, revive, pause or resume."""
+    """schedule, move, cancel, revive, pause, resume; batch: schedule all keys in one call."""
     kind: str = KINDS[0]
     key: str = "1"
     delay: int = 0
@@ -41,7 +42,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
     at: int
     what: str
-    """kill, stall, cut, deaf, lag, step (one process); slow, mute, contend, crash, clock (all)."""
+    """Of one process: kill, leave, stall, cut, deaf, lag, step; of all: slow, mute, contend, …"""
     who: str = ""
     span: int = 0
     amount: int = 0
@@ -80,7 +81,7 @@ def draw(seed: int, weather: str = "") -> Plan:
     producers = tuple(dice.sample(("p1", "p2", "a1", "a2"), dice.choice((1, 2, 2, 3))))
     workers = ("w1", "w2", "w3")[: dice.choice((1, 2, 2, 3))]
     span = dice.choice((800, 2_000, 4_000))
-    keys = ("1", "2", "3")[: dice.choice((1, 2, 2, 3))]
+    keys = KEYS[: dice.choice((1, 2, 2, 3))]
     steps = [
         _step(dice, span, producers, keys, poison=weather == "poison")
         for _ in range(dice.choice((4, 7, 10, 16)))
@@ -106,7 +107,7 @@ def draw(seed: int, weather: str = "") -> Plan:
 def _step(
     dice: random.Random, span: int, who: tuple[str, ...], keys: tuple[str, ...], *, poison: bool
 ) -> Step:
-    verb = dice.choices(("schedule", "move", "cancel", "revive"), (10, 4, 5, 1))[0]
+    verb = dice.choices(("schedule", "batch", "move", "cancel", "revive"), (10, 1, 4, 5, 1))[0]
     moves = ("set", "set", "shift", "earlier", "later")
     modes = ("replace", "replace", "replace", "keep", "earliest", "latest", "fail")
     delay = dice.choice((0, 0, 5, 50, 200, 500, 1_000, dice.randrange(3_000)))
@@ -146,12 +147,12 @@ def _pause(dice: random.Random, span: int, who: tuple[str, ...]) -> list[Step]:
 _WEATHER = {
     "calm": (),
     "poison": (),
-    "crashes": ("kill", "kill", "stall"),
+    "crashes": ("kill", "kill", "leave", "stall"),
     "network": ("cut", "deaf", "lag", "mute", "lag", "deaf"),
     "medium": ("crash", "slow", "contend"),
     "clocks": ("clock", "step", "stall"),
     "storm": (
-        *("kill", "stall", "cut", "deaf", "lag", "slow"),
+        *("kill", "leave", "stall", "cut", "deaf", "lag", "slow"),
         *("mute", "contend", "crash", "clock", "step"),
     ),
 }

@@ -90,6 +90,8 @@ class Process:
         self.hub = getcurrent()
         self._threads: set[greenlet] = set()
         self._names = 0
+        self.troubled = 0
+        """How many of its calls are held up or lost, and not given up yet."""
 
     @property
     def dead(self) -> bool:

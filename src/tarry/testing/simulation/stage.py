@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tarry.app import Tarry
 from tarry.attempt import Dead, Retry, Skip, Snooze
@@ -25,7 +26,7 @@ from tarry.stores.store import Capabilities, Store
 from tarry.task import TaskRef
 from tarry.testing.ledger import Answered, Asked, Entry, Failed, Finished, Started
 from tarry.testing.simulation.medium import ForgetfulStore, Medium
-from tarry.testing.simulation.plan import KINDS, Fault, Plan, Step
+from tarry.testing.simulation.plan import KEYS, KINDS, Fault, Plan, Step
 from tarry.testing.simulation.process import Clock, Gone, Process
 from tarry.testing.simulation.wire import Wire
 from tarry.testing.simulation.world import MS, World
@@ -161,7 +162,14 @@ class Stage:
             runtime=process,
         )
         task = process.loop.create_task(_alone(worker.run))
+        # A process whose worker has stopped ends, with whatever its threads are still at.
+        task.add_done_callback(lambda _: self._exit(process))
         self.workers[seat] = worker, task
+
+    def _exit(self, process: Process) -> None:
+        process.kill()
+        self.buried.append(process)
+        del self.asking[process.label]
 
     def _hear(self, event: Event, process: Process) -> None:
         if isinstance(event, AttemptEnded):
@@ -170,9 +178,7 @@ class Stage:
     def kill(self, process: Process, how: str = "killed") -> None:
         """End a process, now."""
         if not process.dead:
-            process.kill()
-            del self.asking[process.label]
-            self.buried.append(process)
+            self._exit(process)
             self.enter(Failed(by=process.label, how=how))
 
     def kill_from_inside(self, process: Process) -> None:
@@ -192,6 +198,9 @@ class Stage:
             case "kill" if process is not None:
                 self.kill(process)
                 self.world.call_at(end, self.bring_up, fault.who)
+            case "leave" if process is not None and fault.who in self.workers:
+                process.loop.call_soon(self.workers[fault.who][0].stop)
+                self.world.call_at(end, self._bring_back, fault.who)
             case "stall" if process is not None and not process.dead:
                 process.stall(end)
                 self.enter(Failed(by=process.label, how="stalled"))
@@ -206,6 +215,13 @@ class Stage:
             case _:
                 self.weather[fault.who] = (*self.weather.get(fault.who, ()), fault)
                 self.world.call_at(end, self._clear, fault)
+
+    def _bring_back(self, seat: str) -> None:
+        """Start a worker again once the one that was asked to leave has left."""
+        if self.processes[seat].dead:
+            self.bring_up(seat)
+        else:
+            self.world.call_at(self.world.now + _RESTART_MS * MS, self._bring_back, seat)
 
     def _clear(self, fault: Fault) -> None:
         self.weather[fault.who] = tuple(one for one in self.weather[fault.who] if one != fault)
@@ -237,8 +253,29 @@ class Stage:
         else:
             process.spawn(partial(self.perform, step, process), "step")
 
+    def _batch(self, step: Step, process: Process) -> None:
+        """Schedule every key in one call."""
+        steps = [replace(step, verb="schedule", key=key, mode="replace") for key in KEYS]
+        ops = [self._asked(one, process) for one in steps]
+        app = self.apps[step.who]
+        answers: Sequence[Any] = ()
+        try:
+            answers = app.schedule_many(
+                [app.build(one.kind, _ms(one.delay), **_options(one)) for one in steps]
+            )
+        except StoreError as error:
+            answers = error.answers
+        finally:
+            for _ in ops:
+                self._heard(process)
+        for op, answer in zip(ops, answers, strict=False):
+            self._answered(op, answer, process)
+
     def perform(self, step: Step, process: Process) -> str:
         """Do one step on a thread; returns the word of the answer, none if there was none."""
+        if step.verb == "batch":
+            self._batch(step, process)
+            return ""
         op = self._asked(step, process)
         try:
             answer = self._say(step)
@@ -252,6 +289,9 @@ class Stage:
 
     async def _aperform(self, step: Step, process: Process) -> None:
         """Do one step in a coroutine."""
+        if step.verb == "batch":
+            await process.run_blocking(self._batch, step, process)
+            return
         op = self._asked(step, process)
         app = self.apps[step.who]
         ref = TaskRef(step.kind, step.key)

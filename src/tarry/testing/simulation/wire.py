@@ -30,11 +30,12 @@ _NONE: tuple[Any, ...] = ()
 class _Trip:
     """How long a request and its reply take; None: it gets lost."""
 
-    __slots__ = ("back", "there")
+    __slots__ = ("back", "there", "troubled")
 
     def __init__(self, there: int, back: int) -> None:
         self.there: int | None = there
         self.back: int | None = back
+        self.troubled = False
 
     def meet(self, fault: Fault, dice: random.Random) -> str:
         """Suffer *fault*; returns what the ledger is told."""
@@ -94,7 +95,9 @@ class Wire(Store):
             # store runs in the process itself, and dies with it.
             call_at = stage.world.call_at if networked else process.loop.call_at_ns
             call_at(stage.world.now + trip.there, arrive)
+        process.troubled += trip.troubled
         reply = cast("tuple[object] | None", waiter.block())
+        process.troubled -= trip.troubled
         if reply is None:
             raise StoreUnavailableError(f"no reply to {verb} within {TIMEOUT_MS} ms")
         if isinstance(reply[0], BaseException):
@@ -111,6 +114,7 @@ class Wire(Store):
         for fault in (*stage.weather.get(process.seat, _NONE), *stage.weather.get("", _NONE)):
             how = trip.meet(fault, dice) or how
         if how:
+            trip.troubled = True
             stage.enter(Failed(by=process.label, how=how))
         return trip
 
@@ -154,6 +158,9 @@ class Wire(Store):
             op = stage.next_op()
             stage.claims[holder, call] = op
             stage.enter(Asked(op=op, verb="claim", by=self.process.label))
+            if self.process.troubled:
+                # What it takes suffers from what is stuck already: a renewal, a settlement.
+                stage.enter(Failed(by=self.process.label, how="still slow"))
         claimed = cast(
             "Claimed",
             self.ask("claim", kinds, limit=limit, lease_ms=lease_ms, holder=holder, call=call),

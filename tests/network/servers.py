@@ -1,0 +1,111 @@
+"""Real servers as child processes: started in bounded time, stopped, killed, started again."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from tarry.clock import SYSTEM, nap
+
+HOST = "127.0.0.1"
+LIMIT = 20.0
+"""Seconds in which what must come has come."""
+
+
+def until(reached: Callable[[], object], what: str) -> None:
+    """Wait for something another process does, but not for ever."""
+    deadline = SYSTEM.elapsed() + int(LIMIT * 1e9)
+    while not reached():
+        assert SYSTEM.elapsed() < deadline, f"{what}: not within {LIMIT} s"
+        nap(0.005)
+
+
+def reserved() -> socket.socket:
+    """Return a socket that keeps a port for a server of ours: none but it can listen there."""
+    place = socket.socket()
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    place.bind((HOST, 0))
+    return place
+
+
+class Server:
+    """A server process that listens on a port of its own, the same one after each start."""
+
+    def __init__(self, command: Callable[[int], list[str]]) -> None:
+        self._command = command
+        self._place = reserved()
+        self.port: int = self._place.getsockname()[1]
+        self._process = self._spawn()
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen(
+            self._command(self.port), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+
+        def listens() -> bool:
+            assert process.poll() is None, f"{process.args!r} has ended"
+            with socket.socket() as probe:
+                return probe.connect_ex((HOST, self.port)) == 0
+
+        try:
+            until(listens, "the server listens")
+        except BaseException:
+            process.kill()
+            process.wait(LIMIT)
+            raise
+        return process
+
+    def start(self) -> None:
+        """Start it again after a kill."""
+        self._process = self._spawn()
+
+    def kill(self) -> None:
+        """End it without a warning."""
+        self._process.kill()
+        self._process.wait(LIMIT)
+
+    def stop(self) -> None:
+        """Freeze it: connections are made and bytes taken, but nothing is answered."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let a frozen one go on."""
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        self._place.close()
+
+
+def python(script: str, *arguments: str) -> Server:
+    """Start a script of this folder; its first argument is the port."""
+    path = str(Path(__file__).with_name(script))
+    return Server(lambda port: [sys.executable, path, str(port), *arguments])
+
+
+def redis(folder: Path) -> Server:
+    """Start Redis with its data in *folder*, every write synced."""
+    program = shutil.which("redis-server")
+    if program is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("redis-server is not installed")
+        pytest.skip("redis-server is not installed")
+    options = ["--bind", HOST, "--dir", str(folder), "--loglevel", "warning"]
+    synced = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+    return Server(lambda port: [program, "--port", str(port), *options, *synced])

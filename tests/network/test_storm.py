@@ -1,0 +1,251 @@
+"""Producers and a worker in a storm of faults: the ledger of what really happened is flawless."""
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TypeVar
+
+import pytest
+from tests.network.servers import HOST, Server, python, until
+from tests.network.socket_store import SocketStore
+from tests.network.wire import verb_of
+from tests.network.world import KIND, Works, World
+
+from tarry import Context, Dead, Retry, Snooze
+from tarry.answers import CancelResult, Moved, Scheduled, SettleResult
+from tarry.api.client import Client
+from tarry.due import In
+from tarry.outcome.decide import name
+from tarry.request import Cancellation, Move, Request, Settlement
+from tarry.stores.store import Claimed, Filter
+from tarry.task import TaskRef, TaskState
+from tarry.testing.ledger import (
+    Answered,
+    Asked,
+    Drained,
+    Entry,
+    Finished,
+    Left,
+    Settled,
+    Started,
+    check,
+)
+from tarry.testing.proxy import Coverage, Fault, Phase
+
+A = TypeVar("A", Scheduled, Moved, CancelResult)
+VERBS = ("schedule", "reschedule", "cancel", "claim", "settle")
+PRODUCERS = 4
+LEAST, MOST = 25, 400
+"""On how many keys a producer acts: no more, even if some phase was never hit."""
+
+
+class Ledger:
+    """What happened, in order, whichever thread it happened on."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._ops = 0
+        self._lock = threading.Lock()
+
+    def write(self, entry: Entry) -> None:
+        self.entries.append(entry)
+
+    def asked(self, verb: str, by: str, ref: str = "") -> int:
+        with self._lock:
+            self._ops += 1
+            self.write(Asked(op=self._ops, verb=verb, ref=ref, by=by))
+            return self._ops
+
+    def counts(self) -> Counter[str]:
+        return Counter(type(entry).__name__ for entry in self.entries)
+
+
+class NotingStore(SocketStore):
+    """A worker's store that notes its claims and settlements; a repeat is the same operation."""
+
+    def note_in(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._claim = (0, 0)
+        self._settling: set[str] = set()
+        self._now = 0
+        self._claims: dict[int, int] = {}
+
+    def claim(
+        self, kinds: Sequence[str], *, limit: int, lease_ms: int, holder: str, call: int = 0
+    ) -> Claimed:
+        if self._claim[0] != call:
+            self._claim = (call, self._ledger.asked("claim", "worker"))
+        op = self._claim[1]
+        claimed = super().claim(kinds, limit=limit, lease_ms=lease_ms, holder=holder, call=call)
+        self._ledger.write(Answered(op=op, status="claimed"))
+        self._now = claimed.now
+        self._claims.update((lease.token, op) for lease in claimed.leases)
+        return claimed
+
+    def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
+        outcomes = [(each.lease.token, name(each.outcome)) for each in settlements]
+        if call not in self._settling:
+            self._settling.add(call)
+            for token, outcome in outcomes:
+                self._ledger.write(Finished(token=token, outcome=outcome))
+        answers = super().settle(settlements, call=call)
+        for (token, outcome), answer in zip(outcomes, answers, strict=True):
+            self._ledger.write(Settled(token=token, outcome=outcome, answer=answer.value))
+        return answers
+
+    def started(self, ctx: Context) -> None:
+        self._ledger.write(
+            Started(
+                ref=str(ctx.ref),
+                revision=ctx.revision,
+                token=ctx.token,
+                attempt=ctx.attempt,
+                lost=ctx.lost,
+                due=ctx.due,
+                now=self._now,
+                by="worker",
+                claim=self._claims[ctx.token],
+            )
+        )
+
+
+class Storm:
+    """Hits every so many exchanges, each verb's in one phase after the other."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(seed)
+        self._turns: Counter[str] = Counter()
+
+    def __call__(self, request: bytes) -> Fault | None:
+        verb = verb_of(request)
+        if verb not in VERBS or self._dice.random() > 0.2:
+            return None
+        phase = list(Phase)[self._turns[verb] % len(Phase)]
+        self._turns[verb] += 1
+        lasts = {Phase.REFUSE: 20, Phase.BLACK_HOLE: 300}
+        return Fault(phase, verb, lasts.get(phase, self._dice.choice((5, 300))))
+
+
+class Producer:
+    """Schedules, replaces, moves and cancels keys of its own; notes what it is told."""
+
+    def __init__(self, client: Client, ledger: Ledger, number: int) -> None:
+        self._client = client
+        self._ledger = ledger
+        self._name = f"p{number}"
+        self._dice = random.Random(number)
+
+    def produce(self, *, enough: Callable[[], bool]) -> None:
+        for number in range(MOST):
+            if number >= LEAST and enough():
+                return
+            ref = TaskRef(KIND, f"{self._name}-{number}")
+            self._schedule(ref)
+            for act in self._dice.choices((self._schedule, self._move, self._cancel), k=2):
+                act(ref)
+
+    def _schedule(self, ref: TaskRef) -> None:
+        self._noted("schedule", ref, lambda: self._client.schedule([Request(ref, self._due())]))
+
+    def _move(self, ref: TaskRef) -> None:
+        self._noted("move", ref, lambda: self._client.reschedule([Move(ref, self._due())]))
+
+    def _cancel(self, ref: TaskRef) -> None:
+        self._noted("cancel", ref, lambda: self._client.cancel([Cancellation(ref)]))
+
+    def _due(self) -> In:
+        return In(self._dice.choice((0, 0, 5, 50)))
+
+    def _noted(self, verb: str, ref: TaskRef, act: Callable[[], list[A]]) -> None:
+        op = self._ledger.asked(verb, self._name, str(ref))
+        [answer] = act()
+        if isinstance(answer, CancelResult):
+            self._ledger.write(Answered(op=op, status=answer.value))
+        else:
+            status, revision, due = answer.status.value, answer.revision, answer.due
+            self._ledger.write(Answered(op=op, status=status, revision=revision, due=due))
+
+
+def deed(ctx: Context) -> object:
+    """Let some attempts end otherwise than well."""
+    match ctx.revision % 10, ctx.attempt, ctx.snoozes:
+        case 1, 1, _:
+            return Retry("10ms")
+        case 2, _, 0:
+            return Snooze("10ms")
+        case 3, _, _:
+            return Dead("hopeless")
+        case _:
+            return None
+
+
+def left(store: SocketStore) -> Iterator[Left]:
+    for state in (TaskState.SCHEDULED, TaskState.LEASED, TaskState.DEAD):
+        for task in store.scan(Filter(state), limit=100_000).tasks:
+            yield Left(
+                ref=str(task.ref),
+                state=state.value,
+                revision=task.revision,
+                attempt=task.attempt,
+                lost=task.lost,
+                reason=task.reason,
+            )
+
+
+def drained(world: World) -> bool:
+    counts = world.left()
+    return not counts.scheduled and not counts.leased
+
+
+def ride_out(server: Server, seed: int) -> tuple[Ledger, Works]:
+    """Let producers and a worker work until each verb was hit in each phase, then drain."""
+    coverage = Coverage()
+    coverage.expect(VERBS, Phase)
+    ledger = Ledger()
+    address = (HOST, server.port)
+    with closing(World(address, f"storm{seed}", coverage, medium=NotingStore)) as world:
+        store = world.store
+        assert isinstance(store, NotingStore)
+        store.note_in(ledger)
+
+        def body(ctx: Context) -> object:
+            store.started(ctx)
+            return deed(ctx)
+
+        works = Works(world, body)
+        producers = [Producer(world.client, ledger, number) for number in range(PRODUCERS)]
+        world.proxy.follow(Storm(seed))
+        with works.working(), ThreadPoolExecutor(PRODUCERS) as pool:
+            going = [
+                pool.submit(producer.produce, enough=lambda: not coverage.missing())
+                for producer in producers
+            ]
+            for each in going:
+                each.result()
+            world.proxy.heal()
+            until(lambda: drained(world), "everything has had its attempt")
+        ledger.write(Drained())
+        ledger.entries += left(world.direct)
+    assert coverage.missing() == []
+    return ledger, works
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_is_lost_early_doubled_or_run_after_a_cancel(
+    store_server: Server, seed: int
+) -> None:
+    ledger, works = ride_out(store_server, seed)
+
+    assert check(ledger.entries) == []
+    assert works.lost == []
+    assert ledger.counts()["Started"] > PRODUCERS
+
+
+def test_a_medium_that_forgets_its_calls_is_found_out() -> None:
+    with python("store_server.py", "schedule", "reschedule", "cancel") as server:
+        ledger, _ = ride_out(server, 1)
+
+    assert check(ledger.entries)
