@@ -1,129 +1,89 @@
-"""A nursery of processes for each test, and a ledger of what they did."""
+"""Real processes for each test, and a book of what they did."""
 
-import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
+from mmap import mmap
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
+import msgspec
 import pytest
-from tests.crash.ledger import Ledger
 
-from tarry.clock import SYSTEM, nap
+from tarry.clock import SYSTEM, Clock, nap
 from tarry.due import In
 from tarry.request import Request
 from tarry.stores.connect import connect
 from tarry.stores.store import Store
 from tarry.task import TaskRef
+from tarry.testing.ledger import Book, Entry, check
+from tarry.testing.proof.kills import enter_the_end, is_drained
+from tarry.testing.proof.nursery import Child, Nursery
+from tarry.testing.proof.roles import Witness, Work
 
-SCRIPT = Path(__file__).with_name("nursery.py")
+E = TypeVar("E", bound=Entry)
+Until = Callable[[Callable[[], object], str], None]
 
 
-class Nursery:
-    """Starts and ends workers and producers on one file."""
+class Ground:
+    """A store in a folder, processes that use it, and the book they write."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, book: Path, clock: Clock = SYSTEM) -> None:
         self.url = f"sqlite:///{folder}/tarry.db?sync=normal"
-        self.ledger = Ledger(folder / "ledger")
-        self.store: Store = connect(self.url, namespace="crash")
-        self.pids: set[int] = set()
-        self._process = subprocess.Popen(
-            [sys.executable, SCRIPT, self.url, folder / "ledger"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.book = Book(book)
+        self.store: Store = connect(self.url, namespace="crash", clock=clock)
+        self.witness = Witness(self.store, self.book, number=0, by="test", page=mmap(-1, 4_096))
+        self.nursery = Nursery(self.url, "crash", book)
 
-    def _ask(self, **command: Any) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, "the nursery has died"
-        return int(answer)
+    def worker(self, **settings: Any) -> Child:
+        """Start a worker."""
+        return self.nursery.start("work", **settings)
 
-    def worker(self, **options: Any) -> int:
-        """Start a worker; returns its pid."""
-        return self._start("work", options)
-
-    def producer(self, **options: Any) -> int:
-        """Start a producer; returns its pid."""
-        return self._start("produce", options)
-
-    def _start(self, role: str, options: dict[str, Any]) -> int:
-        pid = self._ask(role=role, options=options)
-        self.pids.add(pid)
-        return pid
-
-    def kill(self, pid: int) -> None:
-        """End a process without a warning, and note it."""
-        self.ledger.write("killed", pid=pid)
-        assert self._end(pid, signal.SIGKILL) == -signal.SIGKILL
-
-    def stop(self, pid: int) -> None:
-        """Let a worker stop by itself; one that has not begun yet just ends."""
-        assert self._end(pid, signal.SIGTERM) in {0, -signal.SIGTERM}
-
-    def died(self, pid: int) -> int:
-        """Wait for the end of a process that ends by itself; returns its exit code."""
-        code = self._end(pid, 0)
-        self.ledger.write("killed", pid=pid)
-        return code
-
-    def _end(self, pid: int, number: int) -> int:
-        code = self._ask(pid=pid, signal=number)
-        self.pids.discard(pid)
-        return code
-
-    def schedule(self, kind: str, count: int, delay_ms: int = 0) -> list[str]:
-        """Schedule tasks of one kind, acknowledged in the ledger; returns their keys."""
-        refs = [TaskRef(kind, str(n)) for n in range(count)]
-        for ref in refs:
-            self.ledger.write("ask", str(ref))
+    def schedule(self, kind: str, count: int, work: Work, *, name: str = "task") -> list[str]:
+        """Schedule tasks of one kind, noted, all due now; returns their refs."""
+        refs = [TaskRef(kind, f"{name}-{n}") for n in range(count)]
+        payload = msgspec.json.encode(work)
         for start in range(0, count, 500):
-            for answer in self.store.schedule(
-                [Request(ref, In(delay_ms)) for ref in refs[start : start + 500]]
-            ):
-                self.ledger.write(
-                    "acked",
-                    str(answer.ref),
-                    revision=answer.revision,
-                    due=answer.due,
-                    status=answer.status.value,
-                )
+            part = refs[start : start + 500]
+            self.witness.schedule([Request(ref, In(0), payload) for ref in part])
         return [str(ref) for ref in refs]
 
-    def is_empty(self) -> bool:
+    def of(self, kind: type[E]) -> list[E]:
+        """Return the entries of one kind so far."""
+        return [entry for entry in self.book.entries() if isinstance(entry, kind)]
+
+    def is_drained(self) -> bool:
         """Say whether nothing waits and nothing runs any more."""
-        counts = self.store.counts()
-        return not any(count.scheduled or count.leased for count in counts.values())
+        return is_drained(self.store)
+
+    def judged(self) -> list[str]:
+        """Return the promises that the history breaks, now that it is over."""
+        enter_the_end(self.store, self.book)
+        return [f"{found.rule}: {found.ref}: {found.said}" for found in check(self.book.entries())]
 
     def close(self) -> None:
         """End whatever is left."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        for pid in list(self.pids):
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        self._process.stdin.close()
-        self._process.wait(10)
-        self._process.stdout.close()
+        self.nursery.close()
         self.store.close()
-        self.ledger.close()
+        self.book.close()
 
 
 @pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
-    with closing(Nursery(tmp_path)) as nursery:
-        yield nursery
+def ground(tmp_path: Path) -> Iterator[Ground]:
+    with closing(Ground(tmp_path, book=tmp_path / "ledger")) as ground:
+        yield ground
 
 
-Until = Callable[[Callable[[], object], str], None]
+@pytest.fixture
+def quick_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where there is one: for many files that no power cut will hit."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        yield tmp_path
+        return
+    with TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -137,3 +97,10 @@ def until() -> Until:
             nap(0.01)
 
     return wait
+
+
+def lacking(what: str) -> None:
+    """Skip at a desk, fail in CI: the machine lacks what a test needs."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what}: CI must have it")
+    pytest.skip(what)

@@ -1,15 +1,21 @@
 """The clock steps under a running worker: nothing starts before its due, nothing gets stuck."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.crash.conftest import Ground, Until, lacking
 
 from tarry import Context, Tarry
 from tarry.clock import SYSTEM
+from tarry.due import In
+from tarry.request import Request
+from tarry.task import TaskRef
+from tarry.testing.ledger import Failed, Started
 
-Until = Callable[[Callable[[], object], str], None]
 HOUR = 3_600_000
 
 
@@ -175,3 +181,91 @@ def renewed_within(app: Tarry, clock: SteppingClock, ms: int) -> Callable[[], bo
         return row[0] is not None and row[0] <= clock.now() + ms
 
     return look
+
+
+# ---- in processes of their own, whose wall clock really steps
+
+
+class SteppedGround(Ground):
+    """Workers that share one wall clock, which can be set; the test's own clock follows it."""
+
+    def __init__(self, folder: Path, wall: Path) -> None:
+        self.clock = SteppingClock()
+        self._wall = wall
+        super().__init__(folder, book=folder / "ledger", clock=self.clock)
+
+    def step(self, ms: int) -> None:
+        """Step the clock."""
+        # What is leased now may end with such a step: the medium's own clock is at fault.
+        self.book.write(Failed(by="", how="its clock steps"))
+        self.clock.step(ms)
+        self._wall.write_text(f"{self.clock.wrong_ms / 1_000:+.3f}")
+
+    def place(self, kind: str, key: str, delay_ms: int) -> str:
+        """Schedule a task; returns its ref."""
+        ref = TaskRef(kind, key)
+        self.witness.schedule([Request(ref, In(delay_ms))])
+        return str(ref)
+
+    def is_idle(self) -> bool:
+        """Say whether nothing runs: a step forward would end its lease."""
+        return not any(count.leased for count in self.store.counts().values())
+
+    def started(self) -> Counter[str]:
+        """Count the starts of each ref."""
+        return Counter(start.ref for start in self.of(Started))
+
+
+# libfaketime moves the end of an absolute sleep on the monotonic clock, too, which it must not.
+SLEEP_BY_SELECT = """
+import select, time
+time.sleep = lambda seconds: select.select((), (), (), seconds)
+"""
+
+
+@pytest.fixture
+def stepped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SteppedGround]:
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    if not found:
+        lacking("libfaketime is not installed")
+    wall = tmp_path / "wall"
+    wall.write_text("+0")
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(SLEEP_BY_SELECT)
+    with monkeypatch.context() as around:
+        around.setenv("LD_PRELOAD", str(found[0]))
+        around.setenv("FAKETIME_TIMESTAMP_FILE", str(wall))
+        around.setenv("FAKETIME_NO_CACHE", "1")
+        around.setenv("DONT_FAKE_MONOTONIC", "1")
+        around.setenv("PYTHONPATH", str(site))
+        ground = SteppedGround(tmp_path, wall)
+    with closing(ground):
+        yield ground
+
+
+@pytest.mark.parametrize("kind", ["async.work", "plain.work"])
+def test_worker_processes_follow_a_clock_that_steps_back_and_forth(
+    stepped: SteppedGround, until: Until, kind: str
+) -> None:
+    workers = [stepped.worker(lease="5s") for _ in range(2)]
+    before = stepped.place(kind, "before", 0)
+    until(lambda: before in stepped.started(), "a start on the right time")
+    until(stepped.is_idle, "its end")
+
+    ahead = stepped.place(kind, "ahead", 1_000)
+    stepped.step(-HOUR)
+    probe = stepped.place(kind, "probe", 1_500)
+    far = stepped.place(kind, "far", HOUR + HOUR // 2)
+    until(lambda: probe in stepped.started(), "a start after the step back")
+    until(stepped.is_idle, "its end")
+    early = set(stepped.started())
+    stepped.step(2 * HOUR)
+    until(lambda: {ahead, far} <= set(stepped.started()), "the starts after the step forward")
+    until(stepped.is_drained, "the end of all")
+    for worker in workers:
+        assert stepped.nursery.stop(worker)
+
+    assert early == {before, probe}
+    assert stepped.started() == Counter([before, probe, ahead, far])
+    assert stepped.judged() == []

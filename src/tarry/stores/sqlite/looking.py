@@ -198,7 +198,7 @@ class Looking:
         """Prove that the file is sound and its tables agree."""
         found = []
         with self._connections.reading() as db:
-            report = [row[0] for row in db.execute("PRAGMA quick_check(10)").fetchall()]
+            report = [row[0] for row in db.execute("PRAGMA integrity_check(10)").fetchall()]
             if report != ["ok"]:
                 found += [f"the file is damaged: {line}" for line in report]
             [alone] = db.execute(SQL["check_behind"]).fetchone()
