@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("doctor", "Look a store over, and say what is wrong with it."),
         "health": ("health", "Tell a probe whether tasks are attempted on time."),
         "bench": ("bench", "Measure a store on this machine."),
+        "prove": ("prove", "Try to break tarry's promises, and report what was tried."),
     },
 }
 _FUNCTIONS = {"list": "list_", "run-now": "run_now"}

@@ -55,21 +55,33 @@ def _refuse_foreign(path: str) -> None:
     if Path(path).stat().st_size == 0:
         return
     with mapped(path):
-        db = sqlite3.connect(
-            f"file:{quote(path)}?mode=ro", uri=True, timeout=5, isolation_level=None
-        )
         try:
-            # All of one moment: another process may be making the file right now.
-            db.execute("BEGIN")
-            [application] = db.execute("PRAGMA application_id").fetchone()
-            [tables] = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            [version] = db.execute("PRAGMA user_version").fetchone()
-        finally:
-            db.close()
+            application, tables, version = _identity(path, "ro")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                raise
+            # Whoever made the file died half-way: to undo that is the first thing a reader does.
+            application, tables, version = _identity(path, "rw")
     if application != APPLICATION_ID and (application or tables or version):
         message = f"{path} is a database of another program; nothing was written"
         raise ForeignFileError(message)
     refuse_newer(path, version)
+
+
+def _identity(path: str, mode: str) -> tuple[int, int, int]:
+    """Return the file's application id, its number of tables and its layout."""
+    db = sqlite3.connect(
+        f"file:{quote(path)}?mode={mode}", uri=True, timeout=5, isolation_level=None
+    )
+    try:
+        # All of one moment: another process may be making the file right now.
+        db.execute("BEGIN")
+        [application] = db.execute("PRAGMA application_id").fetchone()
+        [tables] = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        [version] = db.execute("PRAGMA user_version").fetchone()
+    finally:
+        db.close()
+    return application, tables, version
 
 
 def refuse_newer(path: str, version: int) -> None:

@@ -71,7 +71,8 @@ class SqliteStore(Store):
     """Tasks in a SQLite file, in WAL mode.
 
     What callers are promised is committed at ``synchronous=FULL`` (*sync* "full") or survives only
-    the death of processes (*sync* "normal"); claims and settlements always commit at NORMAL.
+    the death of processes (*sync* "normal"); claims and settlements always commit at NORMAL, but
+    for those that place a next occurrence.
     """
 
     def __init__(
@@ -361,8 +362,10 @@ class SqliteStore(Store):
             step = settlements[start : start + _STEP]
             simple = self._settle_done(step) if all(map(_is_simple, step)) else None
             if simple is None:
+                # A next occurrence has a revision: a crash that forgot it would give it out again.
+                durability = "full" if any(item.successor for item in step) else "normal"
                 simple = self._each(
-                    step, steps.settle, ref=lambda item: item.lease.ref, durability="normal"
+                    step, steps.settle, ref=lambda item: item.lease.ref, durability=durability
                 )
                 self._forget()
             answers += simple

@@ -88,12 +88,14 @@ def _end_series(stage: Stage, process: Process, kind: str, key: str) -> None:
 
 
 def _is_drained(stage: Stage) -> bool:
-    if stage.asking.total() or stage.in_flight:
-        return False
     store = stage.medium.store
-    if isinstance(store, ForgetfulStore):
-        return store.is_empty()
-    return not any(count.scheduled or count.leased for count in store.counts().values())
+    if stage.in_flight or (isinstance(store, ForgetfulStore) and not store.is_empty()):
+        return False
+    if stage.asking.total():
+        return False
+    return isinstance(store, ForgetfulStore) or not any(
+        count.scheduled or count.leased for count in store.counts().values()
+    )
 
 
 def _stop(stage: Stage) -> list[Violation]:

@@ -69,7 +69,7 @@ class Waiter:
     def block(self) -> object:
         """Give way until somebody wakes this waiter."""
         self._process.hub.switch()
-        if self._process.dead:
+        if self._process.loop.dead:
             raise Gone
         return self.answer
 
@@ -143,7 +143,7 @@ class Process:
 
         thread = greenlet(run, self.hub)
         self._threads.add(thread)
-        hop = self.random.randrange(_HOP_NS)
+        hop = int(self.random.random() * _HOP_NS)
         self.loop.call_at_ns(self.world.now + hop, thread.switch)
 
     def signal(self) -> Signal:
@@ -175,7 +175,7 @@ class Process:
 
     def waiter(self, seconds: float | None = None) -> Waiter:
         """Return a waiter for the calling thread, woken after *seconds* at the latest."""
-        if self.dead:
+        if self.loop.dead:
             raise Gone
         waiter = Waiter(self)
         if seconds is not None:

@@ -8,7 +8,7 @@ from tarry.testing.simulation.history import History, run
 from tarry.testing.simulation.plan import Fault, Plan, Step
 from tarry.testing.simulation.stage import REAL, Bench
 
-_SEEDS = 40
+_SEEDS = 12
 """How many other dice a shorter plan is tried with: chance may have helped the longer one."""
 
 

@@ -109,10 +109,12 @@ class Wire(Store):
         stage, process = self.stage, self.process
         dice = process.random
         latency = stage.plan.latency_us * 1_000
-        trip = _Trip(_LEAST_NS + dice.randrange(latency), _LEAST_NS + dice.randrange(latency))
+        there, back = int(dice.random() * latency), int(dice.random() * latency)
+        trip = _Trip(_LEAST_NS + there, _LEAST_NS + back)
         how = ""
-        for fault in (*stage.weather.get(process.seat, _NONE), *stage.weather.get("", _NONE)):
-            how = trip.meet(fault, dice) or how
+        if stage.weather:
+            for fault in (*stage.weather.get(process.seat, _NONE), *stage.weather.get("", _NONE)):
+                how = trip.meet(fault, dice) or how
         if how:
             trip.troubled = True
             stage.enter(Failed(by=process.label, how=how))
@@ -218,7 +220,7 @@ class Wire(Store):
                 for fault in stage.weather.get(who, _NONE)
             ):
                 return
-            delay = _LEAST_NS + process.random.randrange(stage.plan.latency_us * 1_000)
+            delay = _LEAST_NS + int(process.random.random() * stage.plan.latency_us * 1_000)
             process.loop.call_at_ns(stage.world.now + delay, callback, due)
 
         return stage.medium.store.watch(pass_on)

@@ -1,0 +1,229 @@
+"""`tarry prove`: try to break tarry's promises, for as long as you like."""
+
+import os
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tarry.cli.exits import FAILED, INTERRUPTED, OK, USAGE, fail, talk
+from tarry.cli.options import json_option
+from tarry.cli.output import put
+from tarry.due import duration_ms, format_duration
+from tarry.errors import WhenError
+
+if TYPE_CHECKING:
+    from tarry.testing.proof.orchestra import Orchestra
+    from tarry.testing.proof.perform import Watch
+    from tarry.testing.proof.report import Report
+
+_SEEDS = 1_000_000_000
+_LINE_NS = 10_000_000_000
+_TICK_NS = 100_000_000
+
+
+def _budget(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
+    """Return the budget in milliseconds."""
+    try:
+        budget = duration_ms(text)
+    except WhenError as error:
+        raise click.BadParameter(str(error)) from error
+    if not budget:
+        raise click.BadParameter("it must be longer than nothing")
+    return budget
+
+
+@click.command()
+@click.option(
+    "--budget",
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    callback=_budget,
+    help="How long to go on: 30s, 5m, 8h.",
+)
+@click.option("--only", metavar="NAMES", help="Only these campaigns, with commas between them.")
+@click.option("--store", metavar="URL", help="Try this store; see above.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    default=lambda: len(os.sched_getaffinity(0)),
+    show_default="one for each core",
+    metavar="N",
+    help="How many processes do the work.",
+)
+@click.option(
+    "--first",
+    type=click.IntRange(0),
+    metavar="SEED",
+    help="Begin with this seed; without it with any, so that every run tries something new.",
+)
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Write the report to FILE.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), metavar="N", help="Replay one history of the simulation."
+)
+@click.option("--control", metavar="NAME", help="With --seed: of this negative control.")
+@click.option("--shortest", is_flag=True, help="With --seed: cut short to what breaks it.")
+@json_option
+def prove(
+    budget: int,
+    only: str | None,
+    store: str | None,
+    processes: int,
+    first: int | None,
+    report: Path | None,
+    seed: int | None,
+    control: str | None,
+    shortest: bool,
+    as_json: bool,
+) -> None:
+    """Try to break tarry's promises until the budget is spent, and report what was tried.
+
+    No task may be lost, start early, start after its cancel was acknowledged, or start or be
+    settled twice though nothing broke. The report, in Markdown, goes to stdout. The exit code is 0
+    only if nothing was violated and every negative control was caught, else 1.
+
+    \b
+    The campaigns, for --only:
+      controls      algorithms known to be wrong: the simulation must catch every one
+      simulation    the real code in virtual time, with crashes, stalls, wrong clocks and a
+                    bad network; a seed is a history, which can be replayed to the byte
+      model         a store beside the memory store: both must answer the same
+      kills         real producers and workers, killed at random instants
+      stalls        real workers, stopped for longer than their leases
+      power-cuts    a disk that forgets what was not synced
+      system-calls  a process that is killed, or whose disk fails, at each write and sync
+
+    Each does at least one slice, and the controls all of them, however small the budget. What they
+    stand on: pip install 'tarry[prove]' hypothesis, and strace for system-calls. A campaign that
+    cannot be run is skipped, and the report says why.
+
+    Without --store the simulation runs on tarry's own model of a store and the rest on temporary
+    files. With it they all run on that store: beside a file, in files of their own; on a server,
+    in namespaces of their own. What was made is removed.
+
+    \b
+    tarry prove                                    a minute of everything
+    tarry prove --budget 8h --report proof.md      a night of it
+    tarry prove --only simulation,controls
+    tarry prove --store sqlite:////mnt/disk/any.db
+    tarry prove --seed 4711                        one history, line by line
+    tarry prove --seed 4711 --shortest             … and what of it matters
+    tarry prove --control no-start-gate --seed 12  what a wrong algorithm does
+    """
+    if seed is not None:
+        raise click.exceptions.Exit(_replay(seed, store, control, shortest, as_json))
+    if control or shortest:
+        fail("--control and --shortest are about one history: add --seed N", USAGE)
+    done = _perform(budget, only, store, processes, first)
+    _show(done, report, as_json)
+    if done.interrupted:
+        talk("interrupted")
+        raise click.exceptions.Exit(INTERRUPTED)
+    raise click.exceptions.Exit(OK if done.is_clean() else FAILED)
+
+
+def _perform(
+    budget: int, only: str | None, store: str | None, processes: int, first: int | None
+) -> "Report":
+    from tarry.testing.proof.campaigns import CAMPAIGNS  # noqa: PLC0415 - the test kit, if asked
+    from tarry.testing.proof.perform import Wish, choose, missing, perform  # noqa: PLC0415 - same
+
+    wanted = list(CAMPAIGNS) if only is None else choose(CAMPAIGNS, only.split(","))
+    skipped = missing(wanted, store)
+    if only is not None and skipped:
+        fail("; ".join(f"{name}: {why}" for name, why in skipped.items()), USAGE)
+    if first is None:
+        first = random.SystemRandom().randrange(_SEEDS)
+    wish = Wish(budget, first, processes, store)
+    talk(f"{format_duration(budget)} on {processes} processes, seeds from {first} on")
+    with _watched(budget) as watch:
+        return perform([one for one in wanted if one.name not in skipped], wish, skipped, watch)
+
+
+@contextmanager
+def _watched(budget_ms: int) -> Iterator["Watch"]:
+    """Show a bar if a person watches, else a line every ten seconds."""
+    if not sys.stderr.isatty():
+        lines = _Lines()
+        yield lines.see
+        return
+    length = budget_ms * 1_000_000 // _TICK_NS + 1
+    with click.progressbar(
+        length=length, label="proving", file=sys.stderr, item_show_func=lambda text: text
+    ) as bar:
+
+        def show(orchestra: "Orchestra") -> None:
+            # The last tick is kept back: a full bar is not drawn any more.
+            ticks = min(length - 1, orchestra.elapsed() // _TICK_NS)
+            bar.update(ticks - bar.pos, _in_brief(orchestra))
+
+        yield show
+
+
+def _in_brief(orchestra: "Orchestra") -> str:
+    tried = sum(part.done.tried for part in orchestra.parts)
+    broken = sum(len(part.done.broken) for part in orchestra.parts)
+    return f"{tried:,} tried, {broken:,} violations"
+
+
+class _Lines:
+    """Tells now and then how far it is."""
+
+    def __init__(self) -> None:
+        self._next = _LINE_NS
+
+    def see(self, orchestra: "Orchestra") -> None:
+        """Say something, if it is time to."""
+        elapsed = orchestra.elapsed()
+        if elapsed >= self._next:
+            self._next += _LINE_NS
+            talk(f"{elapsed // 1_000_000_000} s: {_tried(orchestra)}")
+
+
+def _tried(orchestra: "Orchestra") -> str:
+    from tarry.testing.proof.report import counted  # noqa: PLC0415 - the test kit, if asked
+
+    broken = sum(len(part.done.broken) for part in orchestra.parts)
+    return ", ".join([*map(counted, orchestra.parts), f"{broken:,} violations"])
+
+
+def _show(done: "Report", file: Path | None, as_json: bool) -> None:
+    """Print the report, or write it down."""
+    if done.violations:
+        talk(f"what broke left its traces in {done.folder}")
+    if file is not None:
+        file.write_text(done.markdown() + "\n", encoding="utf-8")
+    if as_json:
+        put(done.data())
+    else:
+        click.echo(done.markdown() if file is None else done.verdict())
+
+
+def _replay(
+    seed: int, store: str | None, control: str | None, shortest: bool, as_json: bool
+) -> int:
+    """Run one history, and tell it."""
+    from tarry.testing.proof.campaigns import lacking  # noqa: PLC0415 - the test kit, if asked
+
+    if why := lacking("greenlet", "'tarry[prove]'"):
+        fail(why, USAGE)
+    if control and store:
+        fail("a control is a store of its own: leave --store out", USAGE)
+    from tarry.testing.proof.replay import replay, tell, told  # noqa: PLC0415 - the same
+
+    history = replay(seed, store=store, control=control, cut=shortest)
+    if as_json:
+        put(told(history))
+    else:
+        click.echo("\n".join(tell(history)))
+    return FAILED if history.violations else OK

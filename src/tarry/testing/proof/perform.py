@@ -1,0 +1,89 @@
+"""Perform: a whole proof, from the choice of campaigns to the report."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tarry.errors import ConfigError, StoreUnavailableError
+from tarry.testing.proof.campaign import Campaign
+from tarry.testing.proof.orchestra import Orchestra, Part
+from tarry.testing.proof.place import folder_of, lodge, lodging
+from tarry.testing.proof.report import Report
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What somebody wants to have proven."""
+
+    budget_ms: int
+    first: int
+    """The seed to begin with."""
+    processes: int
+    store: str | None = None
+
+
+Watch = Callable[[Orchestra], None]
+"""Sees how it goes, about ten times a second."""
+
+
+def choose(campaigns: Sequence[Campaign], names: Sequence[str]) -> list[Campaign]:
+    """Return the campaigns that are called *names*."""
+    known = {campaign.name: campaign for campaign in campaigns}
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        wrong = ", ".join(map(repr, unknown)) or "nothing"
+        message = f"{wrong} is no campaign; there are: {', '.join(known)}"
+        raise ConfigError(message)
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def missing(campaigns: Sequence[Campaign], store: str | None) -> dict[str, str]:
+    """Return which of *campaigns* cannot be run, and why."""
+    if store is not None:
+        _refuse(store)
+    why = {campaign.name: campaign.unavailable(store or campaign.url) for campaign in campaigns}
+    return {name: said for name, said in why.items() if said}
+
+
+def _refuse(store: str) -> None:
+    """Raise if the store cannot be used."""
+    folder = folder_of(store)
+    if folder is not None and not os.access(folder, os.W_OK):
+        message = f"{folder} is no folder that can be written to; nothing was made"
+        raise StoreUnavailableError(message)
+    with lodging(store) as own:
+        lodge(own).close()
+
+
+def perform(
+    campaigns: Sequence[Campaign], wish: Wish, skipped: dict[str, str], watch: Watch
+) -> Report:
+    """Run *campaigns* until the budget is spent; Ctrl-C ends it, with the report so far."""
+    beside = wish.store and folder_of(wish.store)
+    folder = Path(tempfile.mkdtemp(prefix="tarry-prove-", dir=beside))
+    parts = [Part(one, wish.first, wish.store or one.url) for one in campaigns]
+    orchestra = Orchestra(parts, budget_ms=wish.budget_ms, processes=wish.processes, folder=folder)
+    interrupted = False
+    try:
+        orchestra.play(lambda: watch(orchestra))
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        orchestra.close()
+    report = Report(
+        parts,
+        skipped,
+        medium="memory, sqlite" if wish.store is None else wish.store.partition(":")[0],
+        first_seed=wish.first,
+        seconds=orchestra.elapsed() / 1e9,
+        processes=wish.processes,
+        cores=len(os.sched_getaffinity(0)),
+        folder=str(folder),
+        interrupted=interrupted,
+    )
+    if not report.violations:
+        shutil.rmtree(folder, ignore_errors=True)
+    return report

@@ -1,0 +1,289 @@
+"""tarry prove: real campaigns with a small budget, replays, and an end that leaves nothing."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tarry.testing.proof import campaigns
+from tarry.testing.proof.campaign import Campaign
+from tarry.testing.proof.replay import FAULTS
+from tarry.testing.simulation import draw
+
+Run = Callable[..., Result]
+Spawn = Callable[..., subprocess.Popen[str]]
+
+KEYS = {
+    *("histories", "model_histories", "kills", "stalls", "power_cuts", "syscalls"),
+    *("violations", "controls", "rules", "counts", "skipped", "seconds", "first_seed"),
+    *("interrupted", "store", "processes", "cores", "python", "tarry"),
+}
+
+
+@pytest.fixture
+def scraps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have temporary files made where a test can see whether they were removed."""
+    path = folder / "scraps"
+    path.mkdir()
+    monkeypatch.setenv("TMPDIR", str(path))
+    return path
+
+
+@pytest.mark.slow
+def test_the_proof_in_json_says_what_was_tried_and_what_was_not(
+    spawn: Spawn, folder: Path, scraps: Path
+) -> None:
+    proof = spawn("prove", "--store", "memory:", "--budget", "2s", "--json")
+
+    out, err = proof.communicate()
+
+    assert proof.returncode == 0, err
+    said = json.loads(out)
+    assert set(said) == KEYS
+    assert said["histories"] >= 20
+    assert said["model_histories"] > 0
+    assert said["violations"] == []
+    assert len(said["controls"]) > 20
+    assert None not in said["controls"].values()
+    assert set(said["skipped"]) == {"kills", "stalls", "power-cuts", "system-calls"}
+    assert said["kills"] == 0
+    assert f"seeds from {said['first_seed']} on" in err
+    assert str(folder) not in out
+    assert list(scraps.iterdir()) == []
+    assert list(folder.iterdir()) == [scraps]
+
+
+@pytest.mark.slow
+def test_real_processes_are_killed_and_the_report_is_written(
+    spawn: Spawn, folder: Path, scraps: Path
+) -> None:
+    chosen = ["--only", "kills,power-cuts", "--first", "7"]
+    proof = spawn("prove", *chosen, "--budget", "1s", "--report", "proof.md")
+
+    out, err = proof.communicate()
+
+    assert proof.returncode == 0, err
+    assert out.startswith("0 violations: ")
+    page = (folder / "proof.md").read_text()
+    assert page.startswith("# Proof\n\n**0 violations: ")
+    assert "seeds from 7 on" in page
+    assert "- kills: " in page
+    assert "## Violations\n\nNone.\n" in page
+    assert list(scraps.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_store_is_tried_in_files_of_their_own(spawn: Spawn, folder: Path) -> None:
+    chosen = ["--only", "simulation,model", "--store", "sqlite:///disk.db"]
+    proof = spawn("prove", *chosen, "--budget", "1s", "--json")
+
+    out, err = proof.communicate()
+
+    assert proof.returncode == 0, err
+    said = json.loads(out)
+    assert said["histories"] >= 20
+    assert said["model_histories"] > 0
+    assert said["store"] == "sqlite"
+    assert list(folder.iterdir()) == []
+
+
+def test_a_violation_ends_in_exit_code_1_and_its_command_is_in_the_report(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "planted.py").write_text(
+        "from tarry.testing.proof.tally import Broken, Tally\n"
+        "def work(first, count, url):\n"
+        "    return Tally(1, {}, [Broken('early', 'task 7', f'tarry prove --seed {first}')])\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    planted = Campaign("planted", "units", "plants a violation", "planted:work")
+    monkeypatch.setattr(campaigns, "CAMPAIGNS", (planted,))
+    monkeypatch.setattr("tarry.cli.prove._LINE_NS", 0)
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+
+    result = run("prove", "--budget", "1ms", "--first", "4711", code=1)
+
+    assert "- **early** (planted): task 7\n  `tarry prove --seed 4711`" in result.stdout
+    assert "left its traces in" in result.stderr
+    assert re.search(r"^\d+ s: \d units, \d violations$", result.stderr, re.MULTILINE)
+
+
+def test_a_person_at_a_terminal_sees_a_bar(spawn: Spawn) -> None:
+    ours, theirs = pty.openpty()
+    proof = spawn("prove", "--only", "simulation", "--budget", "500ms", stderr=theirs)
+    os.close(theirs)
+
+    shown = b""
+    with suppress(OSError):  # what a terminal says when nobody holds its other end
+        while data := os.read(ours, 4_096):
+            shown += data
+    proof.communicate()
+    os.close(ours)
+
+    assert proof.returncode == 0
+    assert b"proving  [" in shown
+    assert b" tried, 0 violations" in shown
+
+
+# ---- replays
+
+
+def test_a_replay_is_the_same_to_the_byte(run: Run, spawn: Spawn) -> None:
+    first = run("prove", "--seed", "4711").stdout
+
+    again = spawn("prove", "--seed", "4711", env={**os.environ, "PYTHONHASHSEED": "7"})
+
+    assert again.communicate()[0] == first
+    assert again.returncode == 0
+    assert first.startswith("History 4711: ")
+    assert "\nThe plan\n" in first
+    assert "  asks: claim\n" in first
+    assert first.endswith("\nEvery promise was kept.\n")
+
+
+def test_a_replay_as_json_holds_the_plan_and_the_ledger(run: Run) -> None:
+    said = json.loads(run("prove", "--seed", "3", "--json").stdout)
+
+    assert set(said) == {"seed", "plan", "entries", "violations"}
+    assert said["plan"]["seed"] == 3
+    assert set(said["entries"][0]) == {"ms", "entry"}
+
+
+def test_a_control_is_replayed_and_cut_short(run: Run) -> None:
+    whole = run("prove", "--control", "two-step-claim", "--seed", "0", code=1).stdout
+
+    cut = run("prove", "--control", "two-step-claim", "--seed", "0", "--shortest", code=1).stdout
+
+    assert "\nBROKEN: double start: " in whole
+    assert "\nBROKEN: double start: " in cut
+    assert len(cut) < len(whole)
+
+
+def test_every_fault_of_a_plan_has_its_words() -> None:
+    drawn = {fault.what for seed in range(400) for fault in draw(seed).faults}
+
+    assert drawn <= set(FAULTS)
+
+
+def test_a_history_on_a_store_can_be_replayed(run: Run, folder: Path) -> None:
+    said = run("prove", "--seed", "5", "--store", "sqlite:///disk.db").stdout
+
+    assert "History 5: a file on one machine" in said
+    assert list(folder.iterdir()) == []
+
+
+# ---- what cannot be done
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--budget", "soon"], "is not a duration"),
+        (["--budget", "0s"], "longer than nothing"),
+        (["--only", "murder"], "'murder' is no campaign; there are: controls, simulation"),
+        (["--only", "kills", "--store", "memory:"], "kills: memory lives in one process"),
+        (["--control", "no-start-gate"], "add --seed N"),
+        (["--control", "nonsense", "--seed", "1"], "there is no control 'nonsense'"),
+        (["--control", "ring-queue", "--seed", "1", "--store", "memory:"], "leave --store out"),
+        (["--store", "nonsense"], "is no store URL"),
+    ],
+)
+def test_a_wrong_command_line_is_told(run: Run, args: list[str], said: str) -> None:
+    assert said in run("prove", *args, code=2).stderr
+
+
+def test_a_folder_that_is_not_there_is_told(run: Run) -> None:
+    args = ["--only", "model", "--store", "sqlite:////no/such/folder/x.db"]
+    assert "is no folder" in run("prove", *args, code=5).stderr
+
+
+def test_a_missing_tool_is_told_with_what_to_install(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+
+    said = run("prove", "--only", "system-calls", code=2).stderr
+
+    assert "strace is not installed" in said
+    assert "apt-get install strace" in said
+
+
+@pytest.mark.parametrize("args", [["--only", "simulation"], ["--seed", "1"]])
+def test_a_missing_package_is_told_with_what_to_install(args: list[str]) -> None:
+    script = (
+        "import sys; sys.modules['greenlet'] = None; sys.argv[0] = 'tarry'\n"
+        "from tarry.cli.main import main; main()"
+    )
+    command = [sys.executable, "-c", script, "prove", *args]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "greenlet is not installed: pip install 'tarry[prove]'" in done.stderr
+
+
+# ---- the end
+
+
+def children(pid: int) -> Iterator[int]:
+    """Yield the processes that a process has started, and those that they have."""
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in thread.read_text().split():
+            yield int(child)
+            yield from children(int(child))
+
+
+def await_children(pid: int, count: int) -> list[int]:
+    """Wait until there are *count* of them; there is no event for that."""
+    for _ in range(3_000):
+        with suppress(OSError):  # one of them ended meanwhile
+            found = list(children(pid))
+            if len(found) >= count:
+                return found
+        threading.Event().wait(0.01)
+    raise AssertionError
+
+
+def await_ends(handles: list[int]) -> None:
+    """Wait until all of them have ended; the time-out of the test is the limit."""
+    for handle in handles:
+        assert select.select([handle], [], [])[0]
+        os.close(handle)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+)
+@pytest.mark.slow
+def test_however_it_ends_no_process_is_left_behind(
+    spawn: Spawn, scraps: Path, number: signal.Signals, code: int
+) -> None:
+    proof = spawn("prove", "--only", "kills,simulation", "--budget", "10m")
+    handles = []
+    for pid in await_children(proof.pid, 6):
+        try:
+            handles.append(os.pidfd_open(pid))
+        except ProcessLookupError:
+            continue  # killed, as is the custom here
+    proof.send_signal(number)
+    out, err = proof.communicate()
+
+    await_ends(handles)
+    assert len(handles) > 2
+    assert proof.returncode == code
+    if number == signal.SIGINT:
+        assert err.endswith("interrupted\n")
+        assert " (interrupted)\n" in out
+        assert "| simulation | " in out
+        assert list(scraps.iterdir()) == []
