@@ -104,7 +104,7 @@ def prove(
       system-calls  a process that is killed, or whose disk fails, at each write and sync
 
     Each does at least one slice, and the controls all of them, however small the budget. What they
-    stand on: pip install 'tarry[prove]' hypothesis, and strace for system-calls. A campaign that
+    stand on: pip install 'tarry[prove]', and strace for system-calls. A campaign that
     cannot be run is skipped, and the report says why.
 
     Without --store the simulation runs on tarry's own model of a store and the rest on temporary

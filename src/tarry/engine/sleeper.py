@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
@@ -88,6 +89,11 @@ class _LoopTimer:
         self.stop()
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 class _Timespec(ctypes.Structure):
     _fields_ = (
         ("interval_s", ctypes.c_long),
@@ -101,7 +107,7 @@ class _Timerfd:
     """A timer the kernel keeps, as a descriptor the loop reads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[], None]) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc = _libc()
         self._fd = self._libc.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC)
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), "timerfd_create")

@@ -234,7 +234,7 @@ CAMPAIGNS = (
         "model histories",
         "a store beside the memory store: whatever is asked, both answer the same",
         f"{_HERE}:model",
-        partial(lacking, "hypothesis", "hypothesis"),
+        partial(lacking, "hypothesis", "'tarry[prove]'"),
         least=_MODEL,
         most=_MODEL,
     ),

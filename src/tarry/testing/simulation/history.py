@@ -75,7 +75,7 @@ def _tidy(stage: Stage) -> None:
             stage.apps["operator"].store.pause(kind, False)  # noqa: FBT003 - the verb's own word
         for ref in sorted(stage.series):
             _end_series(stage, process, ref.kind, ref.key)
-        stage.asking[process.label] -= 1
+        stage.answered(process)
 
     stage.asking[process.label] += 1
     process.spawn(tidy, "tidy")

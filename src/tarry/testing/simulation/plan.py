@@ -80,11 +80,11 @@ def draw(seed: int, weather: str = "") -> Plan:
     networked = weather == "network" or dice.random() < 0.7
     producers = tuple(dice.sample(("p1", "p2", "a1", "a2"), dice.choice((1, 2, 2, 3))))
     workers = ("w1", "w2", "w3")[: dice.choice((1, 2, 2, 3))]
-    span = dice.choice((800, 2_000, 4_000))
+    span = dice.choice((400, 1_000, 1_000, 3_000))
     keys = KEYS[: dice.choice((1, 2, 2, 3))]
     steps = [
         _step(dice, span, producers, keys, poison=weather == "poison")
-        for _ in range(dice.choice((4, 7, 10, 16)))
+        for _ in range(dice.choice((2, 3, 4, 6, 9, 14)))
     ]
     if dice.random() < 0.15:
         steps += _pause(dice, span, producers)

@@ -88,7 +88,7 @@ class Process:
         self.random = dice
         self.loop = Loop(world, self)  # type: ignore[abstract]
         self.hub = getcurrent()
-        self._threads: set[greenlet] = set()
+        self.threads: set[greenlet] = set()
         self._names = 0
         self.troubled = 0
         """How many of its calls are held up or lost, and not given up yet."""
@@ -132,19 +132,14 @@ class Process:
         return join
 
     def _start(self, body: Callable[[], None]) -> None:
-        def run() -> None:
-            try:
-                body()
-            except Gone:
-                pass
-            except Exception as error:  # noqa: BLE001 - a thread that fails is a finding
-                self.loop.errors.append(error)
-            self._threads.discard(thread)
-
-        thread = greenlet(run, self.hub)
-        self._threads.add(thread)
         hop = int(self.random.random() * _HOP_NS)
-        self.loop.call_at_ns(self.world.now + hop, thread.switch)
+        self.loop.call_at_ns(self.world.now + hop, self._enter, body)
+
+    def _enter(self, body: Callable[[], None]) -> None:
+        """Run *body* on a thread until it blocks for the first time."""
+        thread = _IDLE.pop() if _IDLE else greenlet(_work, self.hub)
+        self.threads.add(thread)
+        thread.switch((self, body))
 
     def signal(self) -> Signal:
         """Return a signal."""
@@ -198,10 +193,9 @@ class Process:
     def bury(self) -> None:
         """Unwind what a dead process left behind: nobody sees what it does on the way."""
         self.loop.dead = True
-        for thread in list(self._threads):
-            while thread and not thread.dead:
+        for thread in list(self.threads):
+            while thread in self.threads:
                 thread.throw(Gone)
-        self._threads.clear()
         for task in self.loop.tasks:
             if not task.done():
                 _unwind(task)
@@ -257,6 +251,26 @@ class SimLine:
             self._waiters.append(waiter)
             waiter.block()
         return self._items.pop(0)
+
+
+_IDLE: list[greenlet] = []
+"""Threads that have done their work: to make a new one costs more than most of what they do."""
+
+
+def _work(job: tuple[Process, Callable[[], None]]) -> None:
+    """Be a thread: do one job after the other."""
+    me = getcurrent()
+    while True:
+        process, body = job
+        try:
+            body()
+        except Gone:
+            pass
+        except Exception as error:  # noqa: BLE001 - a thread that fails is a finding
+            process.loop.errors.append(error)
+        process.threads.discard(me)
+        _IDLE.append(me)
+        job = process.hub.switch()
 
 
 def _finish(future: "asyncio.Future[Any]", result: object) -> None:

@@ -248,10 +248,29 @@ class Stage:
         process = self.processes[step.who]
         if process.dead:
             return
+        # Counted before its thread begins: a history must not end in between.
+        self.asking[process.label] += 1
         if step.who.startswith("a"):
-            process.loop.create_task(_alone(partial(self._aperform, step, process)))
+            process.loop.create_task(_alone(partial(self._on_loop, step, process)))
         else:
-            process.spawn(partial(self.perform, step, process), "step")
+            process.spawn(partial(self._on_thread, step, process), "step")
+
+    async def _on_loop(self, step: Step, process: Process) -> None:
+        try:
+            await self._aperform(step, process)
+        finally:
+            self.answered(process)
+
+    def _on_thread(self, step: Step, process: Process) -> None:
+        try:
+            self.perform(step, process)
+        finally:
+            self.answered(process)
+
+    def answered(self, process: Process) -> None:
+        """Count one operation less that a process waits for."""
+        if not process.dead:
+            self.asking[process.label] -= 1
 
     def _batch(self, step: Step, process: Process) -> None:
         """Schedule every key in one call."""
@@ -265,9 +284,6 @@ class Stage:
             )
         except StoreError as error:
             answers = error.answers
-        finally:
-            for _ in ops:
-                self._heard(process)
         for op, answer in zip(ops, answers, strict=False):
             self._answered(op, answer, process)
 
@@ -283,8 +299,6 @@ class Stage:
             answer = _CONFLICT
         except StoreError:
             answer = None
-        finally:
-            self._heard(process)
         return self._answered(op, answer, process)
 
     async def _aperform(self, step: Step, process: Process) -> None:
@@ -310,8 +324,6 @@ class Stage:
             answer = _CONFLICT
         except StoreError:
             answer = None
-        finally:
-            self._heard(process)
         self._answered(op, answer, process)
 
     def _say(self, step: Step) -> Any:
@@ -331,7 +343,6 @@ class Stage:
 
     def _asked(self, step: Step, process: Process) -> int:
         op = self.next_op()
-        self.asking[process.label] += 1
         ref = TaskRef(step.kind, step.key)
         if step.every:
             self.series.add(ref)
@@ -340,10 +351,6 @@ class Stage:
         )
         self.enter(entry, process)
         return op
-
-    def _heard(self, process: Process) -> None:
-        if not process.dead:
-            self.asking[process.label] -= 1
 
     def _answered(self, op: int, answer: Any, process: Process) -> str:
         if answer is None:
