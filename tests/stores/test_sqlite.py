@@ -14,7 +14,7 @@ from tarry.answers import CancelResult
 from tarry.attempt import DONE
 from tarry.clock import SYSTEM
 from tarry.due import In
-from tarry.errors import RefError, StoreClosedError, StoreError
+from tarry.errors import RefError, StoreBusyError, StoreClosedError, StoreError
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.sqlite.record import SQL
 from tarry.stores.sqlite.store import SqliteStore
@@ -387,3 +387,20 @@ def test_what_is_due_is_found_by_the_order_of_dues(analysed: SqliteStore, statem
 @pytest.mark.parametrize("statement", ["renew", "settle_done", "claim_lane", "claim_ids"])
 def test_a_lease_is_reached_by_its_row(analysed: SqliteStore, statement: str) -> None:
     assert "SEARCH task USING INTEGER PRIMARY KEY (rowid=?)" in plan(analysed, statement)
+
+
+def test_after_a_failed_sync_nothing_is_promised_before_the_wal_was_moved(tmp_path: Path) -> None:
+    with closing(SqliteStore(str(tmp_path / "tarry.db"))) as store:
+        store.schedule([Request(TaskRef("k", "1"), In(0))])
+        store._connections.suspect = True
+        with closing(sqlite3.connect(tmp_path / "tarry.db", isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            assert reader.execute("SELECT count(*) FROM task").fetchone() == (1,)
+
+            with pytest.raises(StoreBusyError, match="a sync failed"):
+                store.schedule([Request(TaskRef("k", "2"), In(0))])
+            assert store.claim(["k"], limit=1, lease_ms=1, holder="h").leases
+
+        assert store.schedule([Request(TaskRef("k", "2"), In(0))])
+        assert store._connections.suspect is False
+        assert store.get([TaskRef("k", "2")]) != [None]

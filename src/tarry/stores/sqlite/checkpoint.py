@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tarry.errors import StoreError
-from tarry.stores.sqlite.connection import WAL_BYTES, Connections
+from tarry.stores.sqlite.connection import WAL_BYTES, Connections, restart_wal
 
 _EVERY_ROWS = 2_000
 _RESTART_FRAMES = 10_000
@@ -78,8 +78,7 @@ class Checkpointer:
         _, frames, moved = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if frames > most and moved >= frames - _RESTART_FRAMES:
             with self._connections.queued():
-                db.execute("PRAGMA busy_timeout=20")
-                db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+                restart_wal(db)
 
     def close(self) -> None:
         """Stop the thread."""

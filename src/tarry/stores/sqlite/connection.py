@@ -29,7 +29,7 @@ _STOPPED_WAIT_NS = 10_000_000
 WAL_BYTES = 64 << 20
 """A WAL that has grown beyond this is cut back to it."""
 _CACHE_KIB = 8_000
-_HARMLESS = (StoreBusyError, StoreFullError)
+_RESTART_MS = 20
 
 
 class Connections(forking.Forkable):
@@ -54,6 +54,8 @@ class Connections(forking.Forkable):
         self.writer = threading.Lock()
         self._side: int | None = None
         self._patience_ns = _SIDE_WAIT_NS
+        self.suspect = False
+        """A sync has failed: the WAL may have a hole that no later sync fills."""
 
     def own(self) -> None:
         """Raise if there is no using the file from here."""
@@ -191,6 +193,17 @@ class Connections(forking.Forkable):
         if fcntl is not None and self._side is not None:
             fcntl.flock(self._side, fcntl.LOCK_UN)
 
+    def heal(self, db: sqlite3.Connection) -> None:
+        """Move the whole WAL into the database before anything is promised again.
+
+        A page whose sync failed may count as written although it never was: what is committed
+        behind it would be lost with it in a power cut.
+        """
+        if not restart_wal(db):
+            message = f"{self.path}: a sync failed, and the WAL is in use; nothing was written"
+            raise StoreBusyError(message)
+        self.suspect = False
+
     def _close_idle(self) -> None:
         for idle in self._idle.values():
             while idle:
@@ -211,6 +224,16 @@ class Connections(forking.Forkable):
                 self._close_idle()
             finally:
                 self.writer.release()
+
+
+def restart_wal(db: sqlite3.Connection) -> bool:
+    """Move the WAL into the database, so that it starts over; says whether it will."""
+    db.execute(f"PRAGMA busy_timeout={_RESTART_MS}")
+    try:
+        [busy, _, _] = db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+    finally:
+        db.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+    return not busy
 
 
 class _Lent:
@@ -248,7 +271,7 @@ class _Lent:
 
     def _raise(self, error: BaseException) -> None:
         """Raise what an error of sqlite3 means; do nothing for any other."""
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, sqlite3.Error | UnicodeDecodeError):
             raise translate(error, self._pool.path) from error
 
 
@@ -291,6 +314,8 @@ class _Writing(_Lent):
             raise
         try:
             self._held = pool.queue_up()
+            if pool.suspect and self._durability == "full":
+                pool.heal(db)
             db.execute("BEGIN IMMEDIATE")
         except BaseException as error:
             self._give_up(db, error)
@@ -319,12 +344,16 @@ class _Writing(_Lent):
         with suppress(sqlite3.Error):
             if db.in_transaction:
                 db.execute("ROLLBACK")
-        fatal = isinstance(error, sqlite3.Error) and (
-            type(translate(error, self._pool.path)) not in _HARMLESS
-        )
-        if fatal:
-            # After a failed sync nobody knows what a handle has seen.
-            db.close()
+        if isinstance(error, sqlite3.Error):
+            meaning = type(translate(error, self._pool.path))
+            if meaning is StoreFullError:
+                # What is left of the disk may be the WAL itself: let it start over.
+                with suppress(sqlite3.Error):
+                    restart_wal(db)
+            elif meaning is not StoreBusyError:
+                # After a failed sync nobody knows what a handle has seen, nor what the disk has.
+                self._pool.suspect = True
+                db.close()
         self._leave()
         self._raise(error)
 

@@ -173,4 +173,7 @@ SELECT 1 FROM ended WHERE until <= ? LIMIT 1;
 
 -- name: check_behind
 SELECT count(*) FROM behind
-WHERE NOT EXISTS (SELECT 1 FROM task WHERE task.id = behind.id AND token IS NOT NULL);
+WHERE NOT EXISTS (
+    SELECT 1 FROM task
+    WHERE task.id = behind.id AND task.lane = behind.lane AND task.key = behind.key AND token IS NOT NULL
+);

@@ -393,14 +393,19 @@ def _unheard_cancel(seed: int) -> Plan:
 
 
 def _pairs(seed: int) -> Plan:
-    """Schedule two tasks within the time that one claim takes."""
+    """Schedule two tasks within the time that one claim takes, a few times."""
     dice = random.Random(seed)  # noqa: S311 - as above
-    steps = (
-        Step(at=100, who="p1", verb="schedule", key="1"),
-        Step(at=dice.randrange(100, 108), who="p2", verb="schedule", key="2"),
-    )
+    steps = []
+    for at in range(100, 4_100, 800):
+        again = at + dice.randrange(1, 8)
+        steps += [
+            Step(at=at, who="p1", verb="schedule", key=f"{at}"),
+            Step(at=again, who="p2", verb="schedule", key=f"{again}"),
+        ]
     producers = ("p1", "p2")
-    return Plan(seed=seed, latency_us=3_000, producers=producers, workers=("w1",), steps=steps)
+    return Plan(
+        seed=seed, latency_us=3_000, producers=producers, workers=("w1",), steps=tuple(steps)
+    )
 
 
 def _two_crews(seed: int) -> Plan:
