@@ -21,6 +21,7 @@ _ISO = re.compile(
     r"(?:T(?=[0-9])(?:(?P<h>[0-9]{1,100})H)?(?:(?P<m>[0-9]{1,100})M)?"
     r"(?:(?P<s>[0-9]{1,100})(?:[.,](?P<fraction>[0-9]{1,100}))?S)?)?"
 )
+_LONGEST_DELAY = 1_000  # characters; six numbers of 100 digits with their units are shorter
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LOCAL = re.compile(
     rf"(?:(?P<day>today|tomorrow|{'|'.join(_WEEKDAYS)}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}) )?"
@@ -180,7 +181,8 @@ def shown(value: object) -> str:
 def _delay(value: object) -> In | None:
     """Return the delay that *value* names, or None if it is not a duration or is negative."""
     if isinstance(value, str):
-        return _text_delay(value)
+        # Longer text is no duration, and must not stay in the memory of those that were read.
+        return _text_delay(value) if len(value) <= _LONGEST_DELAY else None
     if isinstance(value, timedelta):
         return _delay_of_us(value // _MICROSECOND)
     if isinstance(value, bool):

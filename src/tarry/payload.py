@@ -6,6 +6,7 @@ from typing import Any, Protocol, get_type_hints
 
 import msgspec
 
+from tarry.due import shown
 from tarry.errors import HandlerError, PayloadError
 
 PAYLOAD_LIMIT = 256 * 1024
@@ -53,7 +54,10 @@ def encode_headers(headers: Mapping[str, str] | None) -> bytes:
         return b""
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            message = f"headers are text to text; {name!r}: {value!r} is not; nothing was written"
+            message = (
+                f"headers are text to text; {shown(name)}: {shown(value)} is not; "
+                "nothing was written"
+            )
             raise PayloadError(message)
     return encode(dict(headers))
 

@@ -69,7 +69,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the rule that `text` was made from."""
         try:
             rule: Self = msgspec.json.decode(text, type=cls)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             message = f"{shown(text)} is not a rule: {error}"
             raise HandlerError(message) from error
         rule._check(has_tz=rule.tz != "UTC")

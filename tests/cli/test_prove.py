@@ -193,7 +193,7 @@ def test_a_history_on_a_store_can_be_replayed(run: Run, folder: Path) -> None:
         (["--budget", "0s"], "longer than nothing"),
         (["--only", "murder"], "'murder' is no campaign; there are: controls, simulation"),
         (["--only", "kills", "--store", "memory:"], "kills: memory lives in one process"),
-        (["--control", "no-start-gate"], "add --seed N"),
+        (["--control", "nonsense"], "there is no control 'nonsense'"),
         (["--control", "nonsense", "--seed", "1"], "there is no control 'nonsense'"),
         (["--control", "ring-queue", "--seed", "1", "--store", "memory:"], "leave --store out"),
         (["--store", "nonsense"], "is no store URL"),
@@ -287,3 +287,9 @@ def test_however_it_ends_no_process_is_left_behind(
         assert " (interrupted)\n" in out
         assert "| simulation | " in out
         assert list(scraps.iterdir()) == []
+
+
+def test_the_shortest_history_of_a_control_is_told_without_a_seed(run: Run) -> None:
+    said = run("prove", "--control", "pop-then-run", code=1).stdout
+
+    assert "BROKEN: lost" in said

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tarry.testing.proof.orchestra import Orchestra
     from tarry.testing.proof.perform import Watch
     from tarry.testing.proof.report import Report
+    from tarry.testing.simulation import History
 
 _SEEDS = 1_000_000_000
 _LINE_NS = 10_000_000_000
@@ -71,7 +72,11 @@ def _budget(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
 @click.option(
     "--seed", type=click.IntRange(0), metavar="N", help="Replay one history of the simulation."
 )
-@click.option("--control", metavar="NAME", help="With --seed: of this negative control.")
+@click.option(
+    "--control",
+    metavar="NAME",
+    help="Replay the shortest history known of this negative control, or with --seed that one.",
+)
 @click.option("--shortest", is_flag=True, help="With --seed: cut short to what breaks it.")
 @json_option
 def prove(
@@ -118,12 +123,14 @@ def prove(
     tarry prove --store sqlite:////mnt/disk/any.db
     tarry prove --seed 4711                        one history, line by line
     tarry prove --seed 4711 --shortest             … and what of it matters
-    tarry prove --control no-start-gate --seed 12  what a wrong algorithm does
+    tarry prove --control no-start-gate            what a wrong algorithm does
     """
     if seed is not None:
         raise click.exceptions.Exit(_replay(seed, store, control, shortest, as_json))
-    if control or shortest:
-        fail("--control and --shortest are about one history: add --seed N", USAGE)
+    if control and not shortest:
+        raise click.exceptions.Exit(_replay_known(control, store, as_json))
+    if shortest:
+        fail("--shortest is about one history: add --seed N", USAGE)
     done = _perform(budget, only, store, processes, first)
     _show(done, report, as_json)
     if done.interrupted:
@@ -213,15 +220,32 @@ def _replay(
     seed: int, store: str | None, control: str | None, shortest: bool, as_json: bool
 ) -> int:
     """Run one history, and tell it."""
+    _need_the_simulation(store, control)
+    from tarry.testing.proof.replay import replay  # noqa: PLC0415 - the test kit, if asked
+
+    return _tell(replay(seed, store=store, control=control, cut=shortest), as_json)
+
+
+def _replay_known(control: str, store: str | None, as_json: bool) -> int:
+    """Run the shortest history of a control, and tell it."""
+    _need_the_simulation(store, control)
+    from tarry.testing.proof.replay import known  # noqa: PLC0415 - the test kit, if asked
+
+    return _tell(known(control), as_json)
+
+
+def _need_the_simulation(store: str | None, control: str | None) -> None:
     from tarry.testing.proof.campaigns import lacking  # noqa: PLC0415 - the test kit, if asked
 
     if why := lacking("greenlet", "'tarry[prove]'"):
         fail(why, USAGE)
     if control and store:
         fail("a control is a store of its own: leave --store out", USAGE)
-    from tarry.testing.proof.replay import replay, tell, told  # noqa: PLC0415 - the same
 
-    history = replay(seed, store=store, control=control, cut=shortest)
+
+def _tell(history: "History", as_json: bool) -> int:
+    from tarry.testing.proof.replay import tell, told  # noqa: PLC0415 - the test kit, if asked
+
     if as_json:
         put(told(history))
     else:

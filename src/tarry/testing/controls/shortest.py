@@ -9,11 +9,12 @@ from importlib import resources
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from tarry.testing.controls.broken_rules import BROKEN_RULES
 from tarry.testing.controls.control import Control
 from tarry.testing.controls.tutorials import TUTORIALS
-from tarry.testing.simulation import Plan
+from tarry.testing.simulation import History, Plan, run
 from tarry.testing.simulation.shrink import shortest
 
 CONTROLS: tuple[Control, ...] = (*TUTORIALS, *BROKEN_RULES)
@@ -27,10 +28,15 @@ def load() -> dict[str, Plan]:
 
 
 def find(control: Control) -> Plan:
-    """Return a plan that catches *control* and says as little as can be."""
-    seed = control.hunt()
+    """Return a plan that catches *control* by its first rule, and says as little as can be."""
+    strict = replace(control, rules=control.rules[:1])
+    seed = strict.hunt()
     assert seed is not None, control.name
-    return shortest(control.plan(seed), control.breaks, control.bench)
+
+    def breaks_it_alone(history: History) -> bool:
+        return strict.breaks(history) and not run(history.plan).violations
+
+    return shortest(control.plan(seed), breaks_it_alone, control.bench)
 
 
 def refresh(controls: Iterable[Control]) -> None:

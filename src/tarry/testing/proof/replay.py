@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
+from tarry.testing.controls.shortest import load
 from tarry.testing.ledger import (
     Answered,
     Asked,
@@ -56,6 +57,12 @@ def replay(
         return run(shortest(plan, breaks, on.bench), on.bench)
 
 
+def known(control: str) -> History:
+    """Run the shortest history known to catch the control of that name."""
+    bench = of_control(control).bench
+    return run(load()[control], bench)
+
+
 def told(history: History) -> dict[str, Any]:
     """Return a history as `--json` prints it."""
     return {
@@ -71,20 +78,36 @@ def told(history: History) -> dict[str, Any]:
 
 def tell(history: History) -> Iterator[str]:
     """Yield the plan, the ledger and the verdict; the same history, the same lines."""
-    yield from _plan(history.plan)
+    yield from plan_of(history.plan)
     yield ""
     yield "What happened"
-    teller = _Teller()
-    for time, entry in zip(history.times, history.entries, strict=True):
-        yield _WHAT.format(f"{time / 1e6:.3f} ms", *teller.line(entry)).rstrip()
+    yield from ledger_of(history)
     yield ""
     if not history.violations:
         yield "Every promise was kept."
+    yield from verdict_of(history)
+
+
+def ledger_of(history: History, *, claims: bool = True) -> Iterator[str]:
+    """Yield what happened, entry by entry, with or without every look for work."""
+    teller = _Teller()
+    for time, entry in zip(history.times, history.entries, strict=True):
+        who, what = teller.line(entry)
+        if claims or not (isinstance(entry, Asked) and entry.verb == "claim"):
+            yield _WHAT.format(f"{time / 1e6:.3f} ms", who, what).rstrip()
+
+
+def verdict_of(history: History) -> Iterator[str]:
+    """Yield what was broken."""
+    teller = _Teller()
+    for entry in history.entries:
+        teller.line(entry)
     for found in history.violations:
         yield f"BROKEN: {found.rule}: {found.ref} {teller.plain(found.said)}".replace("  ", " ")
 
 
-def _plan(plan: Plan) -> Iterator[str]:
+def plan_of(plan: Plan) -> Iterator[str]:
+    """Yield what was going to happen."""
     medium = "a server behind a network" if plan.networked else "a file on one machine"
     yield (
         f"History {plan.seed}: {medium}, up to {plan.latency_us} us each way; "

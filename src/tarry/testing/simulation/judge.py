@@ -50,7 +50,7 @@ def _late(stage: "Stage") -> list[Violation]:
         if isinstance(entry, Started):
             late = (when - max(quiet, watch.since(entry))) // MS
             if late > allowed and when > quiet:
-                said = f"{entry.ref} was {late} ms late, {allowed} are allowed"
+                said = f"it was {late} ms late, {allowed} are allowed"
                 found.append(Violation("late", entry.ref, said, (entry,)))
         watch.see(entry, when)
     return found

@@ -57,7 +57,9 @@ def _shorter(plan: Plan) -> Iterator[Plan]:
 
 
 def _simpler(step: Step) -> Iterator[Step]:
-    if step.verb == "schedule":
+    if step.verb == "batch":
+        yield replace(step, verb="schedule")
+    elif step.verb == "schedule":
         plain = Step(at=0, who=step.who, verb=step.verb)
         for name in ("script", "run", "mode", "every", "delay"):
             if getattr(step, name) != getattr(plain, name):
