@@ -3,6 +3,7 @@
 import os
 import random
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -159,10 +160,16 @@ def _perform(
 
 @contextmanager
 def _watched(budget_ms: int) -> Iterator["Watch"]:
-    """Show a bar if a person watches, else a line every ten seconds."""
+    """Show a bar if a person watches, else a line every ten seconds; and what is found at once."""
+    findings = _Findings()
     if not sys.stderr.isatty():
         lines = _Lines()
-        yield lines.see
+
+        def say(orchestra: "Orchestra") -> None:
+            findings.see(orchestra)
+            lines.see(orchestra)
+
+        yield say
         return
     length = budget_ms * 1_000_000 // _TICK_NS + 1
     with click.progressbar(
@@ -170,6 +177,7 @@ def _watched(budget_ms: int) -> Iterator["Watch"]:
     ) as bar:
 
         def show(orchestra: "Orchestra") -> None:
+            findings.see(orchestra)
             # The last tick is kept back: a full bar is not drawn any more.
             ticks = min(length - 1, orchestra.elapsed() // _TICK_NS)
             bar.update(ticks - bar.pos, _in_brief(orchestra))
@@ -181,6 +189,21 @@ def _in_brief(orchestra: "Orchestra") -> str:
     tried = sum(part.done.tried for part in orchestra.parts)
     broken = sum(len(part.done.broken) for part in orchestra.parts)
     return f"{tried:,} tried, {broken:,} violations"
+
+
+class _Findings:
+    """Tells of each violation once, as soon as it is known."""
+
+    def __init__(self) -> None:
+        self._told: Counter[str] = Counter()
+
+    def see(self, orchestra: "Orchestra") -> None:
+        """Say what is new."""
+        for part in orchestra.parts:
+            name = part.campaign.name
+            for found in part.done.broken[self._told[name] :]:
+                talk(f"{name}: {found.rule}: {found.said}  {found.replay}".rstrip())
+            self._told[name] = len(part.done.broken)
 
 
 class _Lines:

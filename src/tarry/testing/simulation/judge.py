@@ -43,7 +43,7 @@ def judge(stage: "Stage") -> list[Violation]:
 def _late(stage: "Stage") -> list[Violation]:
     broke = bool(stage.plan.faults) or any(isinstance(entry, Failed) for entry in stage.entries)
     quiet = stage.plan.quiet * MS if broke else 0
-    allowed = PROMPT_MS + (stage.plan.lease + LOOK_MS if broke else 0)
+    allowed = PROMPT_MS + (stage.plan.lease + LOOK_MS + _set_back(stage) if broke else 0)
     watch = _Watch(stage)
     found = []
     for entry, when in zip(stage.entries, stage.times, strict=True):
@@ -54,6 +54,12 @@ def _late(stage: "Stage") -> list[Violation]:
                 found.append(Violation("late", entry.ref, said, (entry,)))
         watch.see(entry, when)
     return found
+
+
+def _set_back(stage: "Stage") -> int:
+    """Return by how much steps of the store's clock prolong the leases of the dead."""
+    steps = [fault.amount for fault in stage.plan.faults if fault.what in {"clock", "step"}]
+    return -sum(step for step in steps if step < 0)
 
 
 class _Watch:
