@@ -14,7 +14,14 @@ BEGIN = "<!-- the tree, made from docstrings by tests/docs/test_architecture_tre
 END = "```\n<!-- end of the tree -->\n"
 COLUMN = 26
 MOST_LINES = 200
-ONE_LINE = {"cli", "testing/conformance", "stores/sql"}
+ONE_LINE = {
+    "cli",
+    "stores/sql",
+    "testing/conformance",
+    "testing/controls",
+    "testing/proof",
+    "testing/proxy",
+}
 
 
 def first_line(module: Path) -> str:

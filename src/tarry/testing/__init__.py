@@ -1,4 +1,4 @@
-"""The public test kit; nothing in tarry imports it."""
+"""The public test kit; nothing but `tarry prove` imports it."""
 
 from tarry.testing.clock import ManualClock
 from tarry.testing.virtual import Virtual, virtual
