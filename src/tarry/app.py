@@ -111,7 +111,7 @@ class Tarry:
         self.registry = Registry()
         self._retry_for_ms = _checked_retry_for(retry_for)
         self._listeners: tuple[Listener, ...] = ()
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()
         self._client: Client | None = None
         self._runtime: Runtime | None = None
         self._batchers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Batchers] = (
@@ -139,11 +139,10 @@ class Tarry:
     @property
     def runtime(self) -> Runtime:
         """The threads on which coroutines' calls block."""
-        runtime = self._runtime
-        if runtime is None:
-            # Two threads may both make one, which costs nothing: its threads start when needed.
-            runtime = self._runtime = ThreadRuntime()
-        return runtime
+        with self._opening:
+            if self._runtime is None:
+                self._runtime = ThreadRuntime()
+            return self._runtime
 
     def _client_of(self, store: Store) -> Client:
         return Client(store, self.runtime, retry_for_ms=self._retry_for_ms)

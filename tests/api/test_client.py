@@ -1,5 +1,6 @@
 """Batches are validated, cut into chunks, repeated when unanswered, and tell how far they got."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -170,6 +171,23 @@ def test_each_call_has_an_id_of_its_own() -> None:
     other.schedule([request(1)])
 
     assert len(set(store.calls)) == 3
+
+
+def test_a_fork_does_not_repeat_the_calls_of_its_parent() -> None:
+    store = Deaf(0, StoreUnavailableError)
+    client = Client(store, ThreadRuntime())
+    reading, writing = os.pipe()
+
+    child = os.fork()
+    client.schedule([request(1)])
+    if not child:
+        os.write(writing, store.calls[0].encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert os.read(reading, 100).decode() not in {"", *store.calls}
+    os.close(reading)
+    os.close(writing)
 
 
 def test_dead_letters_of_nobody_cannot_be_revived_or_purged(app: Tarry) -> None:

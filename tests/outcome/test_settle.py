@@ -9,7 +9,7 @@ import pytest
 from tarry.answers import SettleResult
 from tarry.attempt import DONE
 from tarry.due import In
-from tarry.errors import StoreError, StoreUnavailableError
+from tarry.errors import StoreUnavailableError
 from tarry.lease import Lease
 from tarry.outcome.settle import Settler
 from tarry.request import Request, Settlement
@@ -25,6 +25,8 @@ class Store(MemoryStore):
         super().__init__()
         self.sizes: list[int] = []
         self.failures = 0
+        self.poison: set[str] = set()
+        """Keys whose settlement fails as nobody expects, with all that is settled beside it."""
         self.gate = threading.Event()
         self.gate.set()
 
@@ -33,6 +35,8 @@ class Store(MemoryStore):
         if self.failures:
             self.failures -= 1
             raise StoreUnavailableError("gone")
+        if self.poison.intersection(settlement.lease.ref.key for settlement in settlements):
+            raise RuntimeError("a driver's own error")
         self.sizes.append(len(settlements))
         return super().settle(settlements, call=call)
 
@@ -45,16 +49,18 @@ class Kit:
     def __init__(self) -> None:
         self.store = Store()
         self.answers: list[SettleResult] = []
+        self.given_up: list[str] = []
         self.troubles: list[float] = []
         self.settler = Settler(
             self.store,
             ThreadRuntime(threads=1),
             lambda _, answer: self.answers.append(answer),
+            lambda settlement: self.given_up.append(settlement.lease.ref.key),
             self._trouble,
         )
 
-    def _trouble(self, error: StoreError, pause: float) -> None:
-        assert isinstance(error, StoreUnavailableError)
+    def _trouble(self, error: Exception, pause: float) -> None:
+        assert isinstance(error, StoreUnavailableError | RuntimeError)
         self.troubles.append(pause)
 
 
@@ -103,6 +109,23 @@ def test_a_store_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyP
 
     assert kit.answers == [SettleResult.SETTLED]
     assert slept == kit.troubles == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
+
+
+def test_what_cannot_be_settled_is_given_up_and_harms_no_other() -> None:
+    kit = Kit()
+    leases = kit.store.leased(5)
+    kit.store.poison = {"2"}
+
+    async def main() -> None:
+        for lease in leases:
+            kit.settler.add(Settlement(lease, DONE))
+        await asyncio.wait_for(kit.settler.drain(), 5)
+
+    asyncio.run(main())
+
+    assert kit.given_up == ["2"]
+    assert kit.answers == [SettleResult.SETTLED] * 4
+    assert kit.settler.waiting == 0
 
 
 def test_a_late_settlement_is_fenced() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tarry.testing.ledger import Failed, Settled, Started
 from tarry.testing.simulation import Fault, Plan, Step, draw, run, simulate
-from tarry.testing.simulation.plan import WEATHERS
+from tarry.testing.simulation.drawing import WEATHERS
 
 SHARE = 500
 """How many histories each of these tests runs; `tarry prove` runs as many as one likes."""
@@ -71,10 +71,10 @@ def test_every_weather_and_every_fault_is_met() -> None:
 
     assert struck == {
         *("kill", "leave", "stall", "cut", "deaf", "lag", "step"),
-        *("slow", "mute", "contend", "crash", "clock"),
+        *("slow", "mute", "contend", "crash", "odd", "clock"),
     }
     assert entered == {
-        *("killed", "stalled", "request lost", "reply lost", "slow", "still slow"),
+        *("killed", "stalled", "request lost", "reply lost", "slow", "still slow", "odd answer"),
         *("clock stepped", "medium crashed", "power cut"),
     }
 

@@ -1,6 +1,5 @@
 """Client: schedule, reschedule, cancel, look up; what stands between callers and a store."""
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
@@ -32,8 +31,6 @@ class Client:
         self.store = store
         self._runtime = runtime
         self._retry_for_ms = retry_for_ms
-        self._prefix = f"{runtime.unique(64):016x}"
-        self._numbers = itertools.count()
 
     def schedule(self, requests: Sequence[Request]) -> list[Scheduled]:
         """Schedule each request; the answers tell of conflicts."""
@@ -122,7 +119,8 @@ class Client:
         """Write; a repeat has the same id, so that it changes nothing."""
         if not self.store.capabilities.remembers_calls:
             return write()
-        call = f"{self._prefix}:{next(self._numbers)}"
+        # Drawn anew each time: a forked process must not repeat the calls of its parent.
+        call = f"{self._runtime.unique(96):024x}"
         try:
             return self._repeat(lambda: write(call=call))
         except StoreBusyError:
@@ -140,7 +138,7 @@ class Client:
             try:
                 return ask()
             except StoreUnavailableError:
-                if clock.elapsed() > deadline:
+                if clock.elapsed() + pause * 1e9 > deadline:
                     raise
             self._runtime.nap(pause)
             pause = min(pause * 2, 1.0)

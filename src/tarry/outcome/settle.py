@@ -1,25 +1,27 @@
 """Settler: records outcomes in batches, fenced by their leases."""
 
 import asyncio
-import itertools
 from collections import deque
 from collections.abc import Callable
 
 from tarry.answers import SettleResult
-from tarry.errors import StoreError
+from tarry.errors import StoreFullError, StoreUnavailableError
 from tarry.request import Settlement
 from tarry.runtime import Runtime
 from tarry.stores.store import CHUNK, Store
 
 Settled = Callable[[Settlement, SettleResult], None]
+GaveUp = Callable[[Settlement], None]
 _LONGEST_PAUSE = 2.0
 
 
 class Settler:
     """Settles what ended while the last settlement was under way, all at once.
 
-    A store that does not answer is asked again until it does: the outcome is kept, and a lease
-    that ran out meanwhile fences the late settlement.
+    A store that does not answer, or has no room, is asked again until it does: the outcome is kept,
+    and a lease that ran out meanwhile fences the late settlement. What fails in any other way would
+    fail again: it is tried once more by itself, so that it harms no other, and then given up. Its
+    lease runs out, and the task is attempted again.
     """
 
     def __init__(
@@ -27,14 +29,14 @@ class Settler:
         store: Store,
         runtime: Runtime,
         settled: Settled,
-        trouble: Callable[[StoreError, float], None],
+        gave_up: GaveUp,
+        trouble: Callable[[Exception, float], None],
     ) -> None:
         self._store = store
         self._runtime = runtime
         self._settled = settled
+        self._gave_up = gave_up
         self._trouble = trouble
-        self._prefix = f"{runtime.unique(64):016x}" if store.capabilities.remembers_calls else ""
-        self._numbers = itertools.count()
         self._queue: deque[Settlement] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -65,19 +67,32 @@ class Settler:
 
     async def _settle(self, batch: list[Settlement]) -> None:
         pause = 0.05
-        call = f"{self._prefix}:{next(self._numbers)}" if self._prefix else ""
-        while (answers := await self._ask(batch, call, pause)) is None:
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
-        for settlement, answer in zip(batch, answers, strict=True):
-            self._settled(settlement, answer)
+        call = self._call()
+        while True:
+            try:
+                answers = await self._runtime.run_blocking(self._store.settle, batch, call=call)
+            except (StoreUnavailableError, StoreFullError) as error:
+                self._trouble(error, pause)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the leases must not live on
+                self._trouble(error, 0)
+                await self._settle_apart(batch)
+                return
+            else:
+                for settlement, answer in zip(batch, answers, strict=True):
+                    self._settled(settlement, answer)
+                return
 
-    async def _ask(
-        self, batch: list[Settlement], call: str, pause: float
-    ) -> list[SettleResult] | None:
-        """Return the store's answers, None if it gave none."""
-        try:
-            return await self._runtime.run_blocking(self._store.settle, batch, call=call)
-        except StoreError as error:
-            self._trouble(error, pause)
-            return None
+    def _call(self) -> str:
+        """Return an id under which a settlement can be repeated, where that is remembered."""
+        remembered = self._store.capabilities.remembers_calls
+        return f"{self._runtime.unique(96):024x}" if remembered else ""
+
+    async def _settle_apart(self, batch: list[Settlement]) -> None:
+        """Settle one by one what failed together; give up what fails alone."""
+        if len(batch) == 1:
+            self._gave_up(batch[0])
+            return
+        for settlement in batch:
+            await self._settle([settlement])

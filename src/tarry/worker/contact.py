@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from tarry.clock import Clock
 from tarry.engine.store_time import StoreTime
-from tarry.errors import StoreError
 from tarry.events import Event, StoreBack, StoreLost
 from tarry.stores.store import Claimed
 
@@ -22,7 +21,7 @@ class Contact:
         self._time = StoreTime()
         self._down_since: int | None = None
 
-    def lost(self, error: StoreError, again: float | None = None) -> None:
+    def lost(self, error: Exception, again: float | None = None) -> None:
         """Note that the store did not answer, and will be asked again after *again* seconds.
 
         None: after `pause_ns`.

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 
 from tarry.answers import RenewResult
-from tarry.errors import StoreError
 from tarry.runtime import Runtime
 from tarry.stores.store import CHUNK, Store
 from tarry.worker.run import Attempt
@@ -23,7 +22,7 @@ class Heartbeat:
         runtime: Runtime,
         *,
         changed: Callable[[Attempt], None],
-        trouble: Callable[[StoreError, float], None],
+        trouble: Callable[[Exception, float], None],
     ) -> None:
         self._store = store
         self._lease_ms = lease_ms
@@ -55,11 +54,17 @@ class Heartbeat:
         return now - attempt.claimed > _CONFIRM_NS and not attempt.confirmed
 
     def confirm(self, now: Callable[[], int]) -> None:
-        """Ask the store, in one call, about every lease that has not started yet."""
+        """Ask the store, in one call, about every lease that has not started yet.
+
+        What it does not confirm, for whatever reason, needs confirming still.
+        """
         with self._lock:
             held = list(self._held.values())
         wanted = [a for a in held if not a.started and not a.confirmed]
-        self._renew(wanted, now())
+        try:
+            self._renew(wanted, now())
+        except Exception as error:  # noqa: BLE001 - as in `step`
+            self._trouble(error, 0)
 
     def step(self, now: int) -> float:
         """Renew what has used up a quarter of its time; returns seconds until the next beat."""
@@ -70,7 +75,7 @@ class Heartbeat:
         beat = self._lease_ms / 3_000
         try:
             self._renew(wanted, now)
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next beat must come
             beat = min(beat, _LONGEST_RETRY)
             self._trouble(error, beat)
         return beat

@@ -18,6 +18,9 @@ from tarry.outcome import decide
 from tarry.payload import Codec
 from tarry.request import Settlement
 
+ON_A_THREAD = "on a thread"
+"""The runner of a plain handler: there is no task of the loop to cancel."""
+
 TIMEOUT = "timeout"
 """The word a slot is cancelled with when a handler has used up its time."""
 

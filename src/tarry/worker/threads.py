@@ -72,11 +72,18 @@ class Threads(Generic[T]):
                     return
         self._threads.discard(me)
 
-    def abandon(self, item: T) -> None:
-        """Give up on the thread that hangs in *item*: it ends after it, another takes its place."""
-        self._threads.discard(self._busy.pop(item, None))
+    def abandon(self, item: T) -> bool:
+        """Give up on the thread that hangs in *item*; says whether one does.
+
+        It ends after its item, and another takes its place.
+        """
+        thread = self._busy.pop(item, None)
+        if thread is None:
+            return False
+        self._threads.discard(thread)
         self.abandoned += 1
         self.call_more()
+        return True
 
     def close(self) -> None:
         """Let idle threads end; busy ones end after what they are at."""

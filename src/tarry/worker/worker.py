@@ -28,7 +28,16 @@ from tarry.stores.store import Claimed, Store
 from tarry.worker.claim import Room, place_series, served
 from tarry.worker.contact import Contact
 from tarry.worker.heartbeat import Heartbeat, Pulse
-from tarry.worker.run import TIMEOUT, Attempt, Ran, Started, run_sync, start, why_stopped
+from tarry.worker.run import (
+    ON_A_THREAD,
+    TIMEOUT,
+    Attempt,
+    Ran,
+    Started,
+    run_sync,
+    start,
+    why_stopped,
+)
 from tarry.worker.slots import Slots
 from tarry.worker.threads import Inbox, Threads
 
@@ -81,7 +90,9 @@ class Worker:
             changed=self._changed,
             trouble=self._contact.lost,
         )
-        self._settler = Settler(store, self._runtime, self._settled, self._contact.lost)
+        self._settler = Settler(
+            store, self._runtime, self._settled, self._gave_up, self._contact.lost
+        )
         self._wakeup = Wakeup()
         self._threads: Threads[Attempt] = Threads(concurrency, self._run_on_thread, self._runtime)
         self._slots = Slots(
@@ -187,7 +198,8 @@ class Worker:
                 await self._place_series()
             pauses = []
             self._claimed.clear()
-            asks = [] if self._alone else self._room.asks(self._clock.elapsed())
+            heard = self._unanswered is None or await self._claim(*self._unanswered)
+            asks = self._room.asks(self._clock.elapsed()) if heard and not self._alone else []
             for kinds, limit in asks:
                 claimed = None if self._alone else await self._claim(kinds, limit)
                 if claimed is None:
@@ -199,19 +211,19 @@ class Worker:
                 return
             await self._sleeper.sleep(min(pauses) if pauses else self._contact.pause_ns())
 
-    async def _claim(self, kinds: Sequence[str], limit: int) -> Claimed | None:
+    async def _claim(
+        self, kinds: Sequence[str], limit: int, asked: int | None = None
+    ) -> Claimed | None:
         """Ask for leases; a claim that got no answer is repeated before there is another one.
 
         What it took may be on its way: under its number the store gives the same leases again.
-        Their time counts from when they were asked for first.
+        Their time counts from when they were *asked* for first.
         """
         self._wakeup.awake()
         sent = self._clock.elapsed()
-        if self._unanswered is None:
+        if asked is None:
             self._calls += 1
             asked = sent
-        else:
-            kinds, limit, asked = self._unanswered
         try:
             claimed = await self._runtime.run_blocking(
                 self._store.claim,
@@ -332,8 +344,7 @@ class Worker:
             if self._alone is None and decide.runs_alone(attempt.lease.task):
                 await self._be_alone(attempt)
             if self._heartbeat.needs_confirm(attempt, self._clock.elapsed()):
-                with suppress(StoreError):
-                    await self._runtime.run_blocking(self._heartbeat.confirm, self._clock.elapsed)
+                await self._runtime.run_blocking(self._heartbeat.confirm, self._clock.elapsed)
         finally:
             self._preparing.discard(attempt)
             if self._stop:
@@ -388,8 +399,7 @@ class Worker:
         """Take one lease through the start gate, and run its handler; on a thread."""
         now = self._clock.elapsed()
         if self._heartbeat.needs_confirm(attempt, now):
-            with suppress(StoreError):
-                self._heartbeat.confirm(self._clock.elapsed)
+            self._heartbeat.confirm(self._clock.elapsed)
             now = self._clock.elapsed()
         if self._alone not in (None, attempt):
             self._inbox.put(lambda: self._give_back(attempt))
@@ -398,7 +408,7 @@ class Worker:
         if refused is not None:
             self._inbox.put(lambda: self._refuse(attempt, refused))
             return
-        attempt.runner = self._threads
+        attempt.runner = ON_A_THREAD
         self._running[attempt.lease.token] = attempt
         if attempt.handler.timeout_ms is not None:
             limit = attempt.handler.timeout_ms / 1_000
@@ -417,8 +427,10 @@ class Worker:
         """Give up on a plain handler that outlived its time-out: its thread cannot be stopped."""
         if self._running.get(attempt.lease.token) is not attempt:
             return
+        if not self._threads.abandon(attempt):
+            # It has just ended: its result is on its way.
+            return
         attempt.ended_early = True
-        self._threads.abandon(attempt)
         self._emit(SlotLost(ref=attempt.lease.ref, lost=self._threads.abandoned))
         self._ran(attempt, Ran(error=why_stopped(attempt, asyncio.CancelledError(TIMEOUT))))
         if self._threads.abandoned >= LOST_SLOTS and not self._stop:
@@ -485,6 +497,12 @@ class Worker:
         if answer is SettleResult.LEASE_LOST:
             lease = settlement.lease
             self._emit(LeaseLost(ref=lease.ref, token=lease.token))
+
+    def _gave_up(self, settlement: Settlement) -> None:
+        """Let a lease run out whose outcome cannot be recorded."""
+        lease = settlement.lease
+        self._heartbeat.drop(lease.token)
+        self._emit(LeaseLost(ref=lease.ref, token=lease.token))
 
     def _changed(self, attempt: Attempt) -> None:
         """Hear that an attempt was cancelled or its lease lost; on the heartbeat's thread."""

@@ -5,9 +5,10 @@ import msgspec
 from tarry.stores.store import Filter
 from tarry.task import TaskState
 from tarry.testing.ledger import Drained, Entry, Left, Violation, check
+from tarry.testing.simulation.drawing import draw
 from tarry.testing.simulation.judge import judge
 from tarry.testing.simulation.medium import ForgetfulStore
-from tarry.testing.simulation.plan import KINDS, Plan, Step, draw
+from tarry.testing.simulation.plan import KINDS, Plan, Step
 from tarry.testing.simulation.process import Process
 from tarry.testing.simulation.stage import REAL, Bench, Stage, playing
 from tarry.testing.simulation.world import MS, Spinning
@@ -72,7 +73,7 @@ def _tidy(stage: Stage) -> None:
         while stage.asking.total() > 1 or stage.in_flight:
             process.nap(_AGAIN_SECONDS)
         for kind in KINDS:
-            stage.apps["operator"].store.pause(kind, False)  # noqa: FBT003 - the verb's own word
+            stage.apps["operator"].resume(kind)
         for ref in sorted(stage.series):
             _end_series(stage, process, ref.kind, ref.key)
         stage.answered(process)

@@ -173,7 +173,10 @@ class Stage:
 
     def _hear(self, event: Event, process: Process) -> None:
         if isinstance(event, AttemptEnded):
-            self.enter(Finished(token=event.token, outcome=event.outcome), process)
+            delay = _DELAYS.get(event.outcome)
+            earliest = 0 if delay is None else self.clock.now() + delay
+            entry = Finished(token=event.token, outcome=event.outcome, earliest=earliest)
+            self.enter(entry, process)
 
     def kill(self, process: Process, how: str = "killed") -> None:
         """End a process, now."""
@@ -230,7 +233,7 @@ class Stage:
         assert isinstance(clock, Clock)
         clock.wall += amount
         if clock is self.clock:
-            self.enter(Failed(by="", how="clock stepped"))
+            self.enter(Failed(by="clock", how="clock stepped"))
 
     def _crash(self, fault: Fault) -> None:
         """Let the medium go down; a file goes down with every process of its machine."""
@@ -280,7 +283,10 @@ class Stage:
         answers: Sequence[Any] = ()
         try:
             answers = app.schedule_many(
-                [app.build(one.kind, _ms(one.delay), **_options(one)) for one in steps]
+                [
+                    app.build(one.kind, _ms(one.delay), **_options(one, op))
+                    for one, op in zip(steps, ops, strict=True)
+                ]
             )
         except StoreError as error:
             answers = error.answers
@@ -294,7 +300,7 @@ class Stage:
             return ""
         op = self._asked(step, process)
         try:
-            answer = self._say(step)
+            answer = self._say(step, op)
         except ConflictError:
             answer = _CONFLICT
         except StoreError:
@@ -313,25 +319,25 @@ class Stage:
         try:
             match step.verb:
                 case "schedule":
-                    answer = await app.aschedule(step.kind, _ms(step.delay), **_options(step))
+                    answer = await app.aschedule(step.kind, _ms(step.delay), **_options(step, op))
                 case "move":
                     answer = await app.areschedule(ref, _move(step))
                 case "cancel":
                     answer = await app.acancel(ref)
                 case _:
-                    answer = await process.run_blocking(self._say, step)
+                    answer = await process.run_blocking(self._say, step, op)
         except ConflictError:
             answer = _CONFLICT
         except StoreError:
             answer = None
         self._answered(op, answer, process)
 
-    def _say(self, step: Step) -> Any:
+    def _say(self, step: Step, op: int) -> Any:
         app = self.apps[step.who]
         ref = TaskRef(step.kind, step.key)
         match step.verb:
             case "schedule":
-                return app.schedule(step.kind, _ms(step.delay), **_options(step))
+                return app.schedule(step.kind, _ms(step.delay), **_options(step, op))
             case "move":
                 return app.reschedule(ref, _move(step))
             case "cancel":
@@ -339,15 +345,21 @@ class Stage:
             case "revive":
                 return app.client.revive([DeadRef(ref)])[0]
             case _:
-                return app.store.pause(step.kind, step.verb == "pause")
+                return (app.pause if step.verb == "pause" else app.resume)(step.kind)
 
     def _asked(self, step: Step, process: Process) -> int:
         op = self.next_op()
         ref = TaskRef(step.kind, step.key)
         if step.every:
             self.series.add(ref)
+        placing = step.verb in {"schedule", "move"} and step.mode not in {"earliest", "shift"}
         entry = Asked(
-            op=op, verb=step.verb, ref=str(ref), by=process.label, series=bool(step.every)
+            op=op,
+            verb=step.verb,
+            ref=str(ref),
+            by=process.label,
+            series=bool(step.every),
+            earliest=self.clock.now() + step.delay if placing else 0,
         )
         self.enter(entry, process)
         return op
@@ -364,13 +376,13 @@ class Stage:
 
     # ---- what handlers do
 
-    def started(self, ctx: Context) -> Process:
-        """Enter a start; returns the process that runs it."""
+    def started(self, ctx: Context, op: int) -> Process:
+        """Enter a start, with the op in its payload; returns the process that runs it."""
         process = asyncio.get_running_loop().process  # type: ignore[attr-defined]
         assert isinstance(process, Process)
         if process.dead:
             raise Gone
-        op, granted = self.granted.get(ctx.token, (0, 0))
+        claim, granted = self.granted.get(ctx.token, (0, 0))
         entry = Started(
             ref=str(ctx.ref),
             revision=ctx.revision,
@@ -380,7 +392,8 @@ class Stage:
             due=ctx.due,
             now=max(granted, self.clock.now()),
             by=process.label,
-            claim=op,
+            claim=claim,
+            op=op,
         )
         self.enter(entry, process)
         return process
@@ -401,10 +414,10 @@ def _ms(delay: int) -> str:
     return f"{delay}ms"
 
 
-def _options(step: Step) -> Any:
+def _options(step: Step, op: int) -> Any:
     options: dict[str, object] = {
         "key": step.key,
-        "payload": {"script": step.script, "run": step.run},
+        "payload": {"script": step.script, "run": step.run, "op": op},
         "on_conflict": step.mode,
     }
     if step.every:
@@ -428,6 +441,8 @@ _CONFLICT = "conflict"
 _CREWS = {"wa": (KINDS[0],), "wp": (KINDS[1],)}
 """Workers that look after one kind only."""
 _PRODUCERS: dict[str, Tarry] = {}
+_DELAYS = {"retry": 40, "snooze": 60}
+"""How soon, at the earliest, an attempt is to be made again after each of these outcomes."""
 _REGISTRIES: dict[int, Registry] = {}
 _PLAYING: list[Stage] = []
 """The stage on which handlers run: the last one."""
@@ -444,18 +459,18 @@ def _registry(retries: int) -> Registry:
     if found is not None:
         return found
     app = Tarry("memory:", namespace="sim")
-    retry = Backoff.fixed("40ms", times=retries)
+    retry = Backoff.fixed(_ms(_DELAYS["retry"]), times=retries)
 
     @app.task("async.work", retry=retry)
-    async def async_work(ctx: Context, script: Sequence[str], run: int) -> object:
-        process = _PLAYING[0].started(ctx)
+    async def async_work(ctx: Context, script: Sequence[str], run: int, op: int = 0) -> object:
+        process = _PLAYING[0].started(ctx, op)
         if run:
             await asyncio.sleep(run / 1_000)
         return _come_to(script, ctx, process)
 
     @app.task("plain.work", retry=retry)
-    def plain_work(ctx: Context, script: Sequence[str], run: int) -> object:
-        process = _PLAYING[0].started(ctx)
+    def plain_work(ctx: Context, script: Sequence[str], run: int, op: int = 0) -> object:
+        process = _PLAYING[0].started(ctx, op)
         if run:
             process.nap(run / 1_000)
         return _come_to(script, ctx, process)
@@ -472,7 +487,7 @@ def _come_to(script: Sequence[str], ctx: Context, process: Process) -> object:
         case "retry":
             return Retry("60ms")
         case "snooze":
-            return Snooze("60ms")
+            return Snooze(_ms(_DELAYS["snooze"]))
         case "skip":
             return Skip("as planned")
         case "dead":

@@ -30,14 +30,15 @@ _NONE: tuple[Any, ...] = ()
 class _Trip:
     """How long a request and its reply take; None: it gets lost."""
 
-    __slots__ = ("back", "there", "troubled")
+    __slots__ = ("back", "odd", "there", "troubled")
 
     def __init__(self, there: int, back: int) -> None:
         self.there: int | None = there
         self.back: int | None = back
+        self.odd = False
         self.troubled = False
 
-    def meet(self, fault: Fault, dice: random.Random) -> str:
+    def meet(self, fault: Fault, verb: str, dice: random.Random) -> str:
         """Suffer *fault*; returns what the ledger is told."""
         there = back = 0
         match fault.what:
@@ -50,6 +51,11 @@ class _Trip:
             case "lag":
                 there = dice.randrange(fault.amount * MS) if dice.random() < _HIT else 0
                 back = dice.randrange(fault.amount * MS) if dice.random() < _HIT else 0
+            case "odd":
+                # Only what the worker must bear: a claim that fails so ends it, and is seen.
+                if verb in {"settle", "renew"}:
+                    self.odd = True
+                    return "odd answer"
             case "slow":
                 there = dice.randrange(fault.amount * MS)
             case _:
@@ -76,13 +82,15 @@ class Wire(Store):
     def ask(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         """Send a request, and block until its reply is here or is given up."""
         stage, process = self.stage, self.process
-        trip = self._trip()
+        trip = self._trip(verb)
         networked = stage.plan.networked
         waiter = process.waiter(TIMEOUT_MS / 1_000 if networked else None)
 
         def arrive() -> None:
             stage.in_flight -= networked
             try:
+                if trip.odd:
+                    raise RuntimeError("an answer nobody expects")  # noqa: TRY301 - as a driver
                 answer: object = stage.medium.execute(verb, args, kwargs)
             except Exception as error:  # noqa: BLE001 - handed to the caller
                 answer = error
@@ -104,7 +112,7 @@ class Wire(Store):
             raise reply[0]
         return reply[0]
 
-    def _trip(self) -> "_Trip":
+    def _trip(self, verb: str) -> "_Trip":
         """Draw how a request and its reply fare."""
         stage, process = self.stage, self.process
         dice = process.random
@@ -114,7 +122,7 @@ class Wire(Store):
         how = ""
         if stage.weather:
             for fault in (*stage.weather.get(process.seat, _NONE), *stage.weather.get("", _NONE)):
-                how = trip.meet(fault, dice) or how
+                how = trip.meet(fault, verb, dice) or how
         if how:
             trip.troubled = True
             stage.enter(Failed(by=process.label, how=how))

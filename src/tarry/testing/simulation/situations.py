@@ -1,0 +1,168 @@
+"""Situations known to be delicate: small plans around one thing that may go wrong."""
+
+import random
+from collections.abc import Callable
+
+from tarry.testing.simulation.plan import KINDS, Fault, Plan, Step
+
+
+def series(seed: int) -> Plan:
+    """Cancel a task that recurs while it runs."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    kind = dice.choice(KINDS)
+    first = Step(at=10, who="p1", verb="schedule", kind=kind, run=150, every=200)
+    cancel = Step(at=dice.randrange(20, 800), who="p1", verb="cancel", kind=kind)
+    return Plan(seed=seed, steps=(first, cancel))
+
+
+def cancelled_and_lost(seed: int) -> Plan:
+    """Cancel a task while it runs, and kill its worker then."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    at = dice.randrange(50, 400)
+    steps = (
+        Step(at=10, who="p1", verb="schedule", run=600),
+        Step(at=at, who="p1", verb="cancel"),
+    )
+    kill = Fault(at=at + dice.randrange(200), what="kill", who="w1", span=100)
+    return Plan(seed=seed, lease=300, workers=("w1",), steps=steps, faults=(kill,))
+
+
+def revived_while_running(seed: int) -> Plan:
+    """Revive a dead letter while a newer revision of its ref runs."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    steps = (
+        Step(at=10, who="p1", verb="schedule", script=("dead",)),
+        Step(at=100, who="p1", verb="schedule", run=600),
+        Step(at=dice.randrange(100, 700), who="p1", verb="revive"),
+    )
+    return Plan(seed=seed, steps=steps)
+
+
+def late_replies(seed: int) -> Plan:
+    """Stall a worker between a claim and its reply for longer than the lease, and cancel then."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    steps = (
+        Step(at=10, who="p1", verb="schedule", delay=100),
+        Step(at=dice.randrange(450, 600), who="p1", verb="cancel"),
+    )
+    stall = Fault(at=dice.randrange(110, 116), what="stall", who="w1", span=700)
+    faults = (stall,)
+    return Plan(seed=seed, lease=300, latency_us=3_000, workers=("w1",), steps=steps, faults=faults)
+
+
+def unheard_claims(seed: int) -> Plan:
+    """Let no reply reach the only worker for a long time."""
+    steps = (Step(at=10, who="p1", verb="schedule", delay=100),)
+    faults = (Fault(at=60, what="deaf", who="w1", span=14_000),)
+    return Plan(seed=seed, lease=300, workers=("w1",), steps=steps, faults=faults)
+
+
+def unheard_cancel(seed: int) -> Plan:
+    """Let the reply to a cancel get lost, and schedule the key anew before it is repeated."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    at = dice.randrange(50, 100)
+    steps = (
+        Step(at=10, who="p1", verb="schedule", delay=900),
+        Step(at=at, who="a1", verb="cancel"),
+        Step(at=at + dice.randrange(10, 200), who="p1", verb="schedule", delay=900),
+    )
+    faults = (Fault(at=at - 5, what="deaf", who="a1", span=100),)
+    return Plan(seed=seed, producers=("p1", "a1"), steps=steps, faults=faults)
+
+
+def pairs(seed: int) -> Plan:
+    """Schedule two tasks within the time that one claim takes, a few times."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    steps = []
+    for at in range(100, 4_100, 800):
+        again = at + dice.randrange(1, 8)
+        steps += [
+            Step(at=at, who="p1", verb="schedule", key=f"{at}"),
+            Step(at=again, who="p2", verb="schedule", key=f"{again}"),
+        ]
+    producers = ("p1", "p2")
+    return Plan(
+        seed=seed, latency_us=3_000, producers=producers, workers=("w1",), steps=tuple(steps)
+    )
+
+
+def two_crews(seed: int) -> Plan:
+    """Workers that look after one kind each, and tasks due a little later."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    steps = [
+        Step(
+            at=dice.randrange(2_000),
+            who="p1",
+            verb="schedule",
+            kind=dice.choice(KINDS),
+            key=str(number),
+            delay=dice.choice((0, 50, 300, 900)),
+        )
+        for number in range(6)
+    ]
+    ordered = tuple(sorted(steps, key=lambda step: step.at))
+    return Plan(seed=seed, workers=("wa", "wp"), steps=ordered)
+
+
+def paused(seed: int) -> Plan:
+    """Pause a kind for a while, with something due in it."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    at = dice.randrange(50, 300)
+    steps = (
+        Step(at=10, who="p1", verb="pause"),
+        Step(at=at, who="p1", verb="schedule"),
+        Step(at=at + dice.randrange(4_000, 8_000), who="p1", verb="resume"),
+    )
+    return Plan(seed=seed, steps=steps)
+
+
+def contended(seed: int) -> Plan:
+    """Due tasks that others hold locked for a moment."""
+    steps = (Step(at=100, who="p1", verb="schedule"),)
+    faults = (Fault(at=50, what="contend", span=500),)
+    return Plan(seed=seed, steps=steps, faults=faults)
+
+
+def poisoned(seed: int) -> Plan:
+    """One task that kills its worker, and others that are due with it."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    steps = [Step(at=10, who="p1", verb="schedule", delay=100, script=("kill",))]
+    steps += [
+        Step(at=11 + number, who="p1", verb="schedule", key=f"{number + 2}", delay=100)
+        for number in range(dice.choice((1, 2, 3)))
+    ]
+    return Plan(seed=seed, lease=300, concurrency=4, workers=("w1",), steps=tuple(steps))
+
+
+def late_tries(seed: int) -> Plan:
+    """Hold up the first try of some calls until long after its repeat was answered."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    verbs = ("schedule", "move", "cancel")
+    steps = [Step(at=10, who="p1", verb="schedule", delay=700)]
+    steps += [
+        Step(at=dice.randrange(30, 200), who="a1", verb=dice.choice(verbs), delay=700, mode=mode)
+        for mode in ("replace", "set")
+    ]
+    steps += [
+        Step(at=dice.randrange(400, 700), who="p1", verb=dice.choice(verbs), delay=600)
+        for _ in range(2)
+    ]
+    faults = (Fault(at=20, what="lag", who="a1", span=200, amount=1_200),)
+    ordered = tuple(sorted(steps, key=lambda step: step.at))
+    return Plan(seed=seed, producers=("p1", "a1"), steps=ordered, faults=faults)
+
+
+SITUATIONS: tuple[Callable[[int], Plan], ...] = (
+    series,
+    cancelled_and_lost,
+    revived_while_running,
+    late_replies,
+    unheard_claims,
+    unheard_cancel,
+    pairs,
+    two_crews,
+    paused,
+    contended,
+    poisoned,
+    late_tries,
+)
