@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from msgspec.structs import replace
 
 from tarry.testing.proof import campaigns
 from tarry.testing.proof.campaign import Campaign
-from tarry.testing.proof.replay import FAULTS
-from tarry.testing.simulation import draw
+from tarry.testing.proof.replay import FAULTS, mishaps_of, tell
+from tarry.testing.simulation import Fault, Plan, Step, draw
+from tarry.testing.simulation import run as simulated
 
 Run = Callable[..., Result]
 Spawn = Callable[..., subprocess.Popen[str]]
@@ -58,6 +60,7 @@ def test_the_proof_in_json_says_what_was_tried_and_what_was_not(
     assert None not in said["controls"].values()
     assert set(said["skipped"]) == {"kills", "stalls", "power-cuts", "system-calls"}
     assert said["kills"] == 0
+    assert "without" not in err
     assert f"seeds from {said['first_seed']} on" in err
     assert str(folder) not in out
     assert list(scraps.iterdir()) == []
@@ -98,17 +101,25 @@ def test_a_store_is_tried_in_files_of_their_own(spawn: Spawn, folder: Path) -> N
     assert list(folder.iterdir()) == []
 
 
+def plant(folder: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Have one campaign, which does *what* in a process of its own."""
+    (folder / "planted.py").write_text(
+        "from pathlib import Path\n"
+        "from tarry.testing.proof.tally import Broken, Tally\n"
+        "def work(first, count, url):\n"
+        f"    found, folder = [], Path({str(folder)!r})\n"
+        f"    {what}\n"
+        "    return Tally(1, {}, found)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    planted = Campaign("planted", "units", "plants something", "planted:work")
+    monkeypatch.setattr(campaigns, "CAMPAIGNS", (planted,))
+
+
 def test_a_violation_ends_in_exit_code_1_and_its_command_is_in_the_report(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "planted.py").write_text(
-        "from tarry.testing.proof.tally import Broken, Tally\n"
-        "def work(first, count, url):\n"
-        "    return Tally(1, {}, [Broken('early', 'task 7', f'tarry prove --seed {first}')])\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    planted = Campaign("planted", "units", "plants a violation", "planted:work")
-    monkeypatch.setattr(campaigns, "CAMPAIGNS", (planted,))
+    plant(folder, monkeypatch, "found = [Broken('early', 'task 7', f'tarry prove --seed {first}')]")
     monkeypatch.setattr("tarry.cli.prove._LINE_NS", 0)
     monkeypatch.setattr("tempfile.tempdir", str(folder))
 
@@ -117,6 +128,19 @@ def test_a_violation_ends_in_exit_code_1_and_its_command_is_in_the_report(
     assert "- **early** (planted): task 7\n  `tarry prove --seed 4711`" in result.stdout
     assert "left its traces in" in result.stderr
     assert re.search(r"^\d+ s: \d units, \d violations$", result.stderr, re.MULTILINE)
+
+
+def test_a_report_that_cannot_be_written_is_printed(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(folder, monkeypatch, "(folder / 'away').rmdir()")
+    (folder / "away").mkdir()
+
+    result = run("prove", "--budget", "1ms", "--report", "away/proof.md", code=1)
+
+    assert result.stdout.startswith("# Proof\n\n**0 violations: 1 units in ")
+    assert "error: the report was not written: " in result.stderr
+    assert "away/proof.md" in result.stderr
 
 
 def test_a_person_at_a_terminal_sees_a_bar(spawn: Spawn) -> None:
@@ -173,7 +197,56 @@ def test_a_control_is_replayed_and_cut_short(run: Run) -> None:
 def test_every_fault_of_a_plan_has_its_words() -> None:
     drawn = {fault.what for seed in range(400) for fault in draw(seed).faults}
 
-    assert drawn <= set(FAULTS)
+    assert drawn == set(FAULTS)
+
+
+def test_what_goes_wrong_is_told_with_its_subject() -> None:
+    faults = (
+        Fault(at=559, what="kill", who="w1", span=81),
+        Fault(at=25, what="lag", who="a1", span=200, amount=1_200),
+        Fault(at=70, what="clock", amount=-700),
+        Fault(at=80, what="crash", span=20),
+    )
+    poison = Step(at=10, who="p1", verb="schedule", script=("ok", "kill"))
+
+    assert list(mishaps_of(Plan(steps=(poison, poison), faults=faults))) == [
+        "w1 is killed at 559 ms, for 81 ms",
+        "a1 gets messages up to 1200 ms late at 25 ms, for 200 ms",
+        "the store's clock is stepped by -700 ms at 70 ms",
+        "the medium crashes at 80 ms, for 20 ms",
+        "the handler of async.work/1 kills its worker",
+    ]
+
+
+def test_a_pause_is_told_of_its_kind() -> None:
+    pause = Step(at=10, who="p1", verb="pause")
+    batch = Step(at=400, who="p1", verb="batch", delay=5)
+    plan = Plan(steps=(pause, replace(pause, at=200), batch, replace(pause, at=600, verb="resume")))
+
+    told = [line.split("  ")[-1] for line in tell(simulated(plan))]
+
+    assert told.count("pause async.work") == 2
+    assert told.count("asks: pause async.work") == 2
+    assert [line for line in told if line.startswith("is told: it")] == [
+        "is told: it was not paused",
+        "is told: it was paused",
+        "is told: it was paused",
+    ]
+    batched = "schedule every key of async.work in 5 ms, on conflict replace; attempts of 0 ms: ok"
+    assert batched in told
+    assert "the end; the store is empty" in told
+
+
+def test_leases_that_were_lost_are_counted_in_words() -> None:
+    poison = Step(at=10, who="p1", verb="schedule", script=("kill",))
+
+    told = "\n".join(tell(simulated(Plan(steps=(poison,), workers=("w1",)))))
+
+    assert "attempts of 0 ms: kills its worker\n" in told
+    assert "attempt 2, 1 lease lost (lease 2)\n" in told
+    assert "attempt 3, 2 leases lost (lease 3)\n" in told
+    assert "the end; what the store still holds:\n" in told
+    assert "async.work/1 dead, revision 1, " in told
 
 
 def test_a_history_on_a_store_can_be_replayed(run: Run, folder: Path) -> None:
@@ -191,7 +264,13 @@ def test_a_history_on_a_store_can_be_replayed(run: Run, folder: Path) -> None:
     [
         (["--budget", "soon"], "is not a duration"),
         (["--budget", "0s"], "longer than nothing"),
+        (["--budget", "0"], "longer than nothing"),
         (["--only", "murder"], "'murder' is no campaign; there are: controls, simulation"),
+        (["--only", ","], "error: there is no campaign; there are: controls, simulation"),
+        (["--report", "no/such/place.md"], "no/such is no folder that can be written to"),
+        (["--seed", "1", "--report", "x.md"], "a replay has no --report: leave it out"),
+        (["--control", "ring-queue", "--budget", "8h"], "a replay has no --budget"),
+        (["--control", "ring-queue", "--shortest"], "add --seed N"),
         (["--only", "kills", "--store", "memory:"], "kills: memory lives in one process"),
         (["--control", "nonsense"], "there is no control 'nonsense'"),
         (["--control", "nonsense", "--seed", "1"], "there is no control 'nonsense'"),
@@ -219,18 +298,31 @@ def test_a_missing_tool_is_told_with_what_to_install(
     assert "apt-get install strace" in said
 
 
-@pytest.mark.parametrize("args", [["--only", "simulation"], ["--seed", "1"]])
-def test_a_missing_package_is_told_with_what_to_install(args: list[str]) -> None:
+def without(packages: list[str], *args: str) -> subprocess.CompletedProcess[str]:
+    """Run `tarry prove` where some packages are not installed."""
     script = (
-        "import sys; sys.modules['greenlet'] = None; sys.argv[0] = 'tarry'\n"
+        f"import sys; sys.modules.update(dict.fromkeys({packages})); sys.argv[0] = 'tarry'\n"
         "from tarry.cli.main import main; main()"
     )
     command = [sys.executable, "-c", script, "prove", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+@pytest.mark.parametrize("args", [["--only", "simulation"], ["--seed", "1"]])
+def test_a_missing_package_is_told_with_what_to_install(args: list[str]) -> None:
+    done = without(["greenlet"], *args)
 
     assert done.returncode == 2
     assert "greenlet is not installed: pip install 'tarry[prove]'" in done.stderr
+
+
+def test_where_nothing_can_be_tried_nothing_is_proven() -> None:
+    done = without(["greenlet", "hypothesis"], "--store", "memory:", "--budget", "1ms")
+
+    assert done.returncode == 1
+    assert "**0 violations, 7 campaigns skipped: nothing in 0 s**" in done.stdout
+    assert "without controls nothing is proven: greenlet is not installed" in done.stderr
+    assert "without simulation nothing is proven: greenlet is not installed" in done.stderr
 
 
 # ---- the end
@@ -263,7 +355,8 @@ def await_ends(handles: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)],
 )
 @pytest.mark.slow
 def test_however_it_ends_no_process_is_left_behind(
@@ -282,7 +375,7 @@ def test_however_it_ends_no_process_is_left_behind(
     await_ends(handles)
     assert len(handles) > 2
     assert proof.returncode == code
-    if number == signal.SIGINT:
+    if number != signal.SIGKILL:
         assert err.endswith("interrupted\n")
         assert " (interrupted)\n" in out
         assert "| simulation | " in out

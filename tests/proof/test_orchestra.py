@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tarry.errors import ConfigError
-from tarry.testing.proof import orchestra
+from tarry.testing.proof import ground, orchestra
 from tarry.testing.proof.campaign import Campaign, Slice
 from tarry.testing.proof.campaigns import CAMPAIGNS
-from tarry.testing.proof.orchestra import Part
-from tarry.testing.proof.perform import Wish, choose, missing, perform
+from tarry.testing.proof.orchestra import Orchestra, Part
+from tarry.testing.proof.perform import Watch, Wish, choose, missing, perform
 from tarry.testing.proof.report import Report
 
 PLANTED = """
@@ -25,9 +25,16 @@ def breaks(first, count, url):
     return Tally(count, {}, [Broken("lost", f"task 7 | at {os.environ['TMPDIR']}/x",
                                     f"tarry prove --seed {first}")])
 
+def elsewhere(first, count, url):
+    return Tally(count, {}, [Broken("lost", "", f"tarry prove --seed {first} --store URL")])
+
 def seven(first, count, url):
     done = range(7)[first : first + count]
     return Slice(len(done), caught={f"control-{n}": Caught(n, "early") for n in done})
+
+def controls(first, count, url):
+    caught = {"ring-queue": Caught(3, "early"), "no-start-gate": None}
+    return Slice(0, caught=caught)
 
 def gets_away(first, count, url):
     return Slice(1 if first == 0 else 0, caught={"slippery": None} if first == 0 else {})
@@ -59,9 +66,14 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
-    def play(*campaigns: Campaign, budget_ms: int = 1, processes: int = 2) -> Report:
+    def play(
+        *campaigns: Campaign,
+        budget_ms: int = 1,
+        processes: int = 2,
+        watch: Watch = lambda _: None,
+    ) -> Report:
         wish = Wish(budget_ms, first=100, processes=processes)
-        return perform(campaigns, wish, {"absent": "its tool is missing"}, lambda _: None)
+        return perform(campaigns, wish, {"absent": "its tool is missing"}, watch)
 
     return play
 
@@ -75,7 +87,9 @@ def test_a_violation_is_told_with_the_command_that_replays_it(play: Play) -> Non
     assert found.replay == "tarry prove --seed 100"
     assert report.data()["violations"] == [found]
     assert "`tarry prove --seed 100`" in report.markdown()
-    assert report.verdict().startswith("1 violation: 1 breaks units, 1 seeds units in ")
+    verdict = "1 violation, 1 campaign skipped: 1 breaks units, 1 seeds units in "
+    assert report.verdict().startswith(verdict)
+    assert report.note == ""
 
 
 def test_no_path_of_the_machine_is_in_the_report(play: Play) -> None:
@@ -126,8 +140,42 @@ def test_a_control_that_gets_away_is_a_failure(play: Play) -> None:
     assert not report.is_clean()
     assert report.violations == []
     assert report.data()["controls"] == {"slippery": None}
-    assert "1 controls not caught" in report.verdict()
+    assert ", 1 control not caught, " in report.verdict()
     assert "| slippery | **not caught** |" in report.markdown()
+
+
+def test_controls_that_were_not_reached_are_not_caught(play: Play) -> None:
+    report = play(campaign("controls", finite=True))
+
+    names = {control.name for control in ground.controls()}
+    assert not report.is_clean()
+    assert set(report.data()["controls"]) == names
+    assert report.data()["controls"]["ring-queue"] == 3
+    assert report.data()["controls"]["two-step-claim"] is None
+    said = f"0 violations, 1 control not caught, {len(names) - 2} controls not reached, "
+    assert report.verdict().startswith(said)
+    assert "| two-step-claim | not reached |" in report.markdown()
+    assert "| no-start-gate | **not caught** |" in report.markdown()
+
+
+@pytest.mark.parametrize("name", ["controls", "simulation"])
+def test_without_its_negative_controls_or_the_simulation_nothing_is_proven(
+    play: Play, name: str
+) -> None:
+    report = play(campaign("seeds"))
+    assert report.is_clean()
+
+    report.skipped = {name: "its tool is missing"}
+
+    assert not report.is_clean()
+    assert report.gaps == {name: "its tool is missing"}
+
+
+def test_a_command_that_needs_the_url_of_the_store_says_so(play: Play) -> None:
+    report = play(campaign("elsewhere"))
+
+    assert report.note.startswith("In these commands URL stands for the store's")
+    assert f"`tarry prove --seed 100 --store URL`\n\n{report.note}\n" in report.markdown() + "\n"
 
 
 @pytest.mark.parametrize(
@@ -162,12 +210,24 @@ def test_a_clean_run_leaves_nothing_behind(play: Play, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
+def test_a_run_that_fails_leaves_nothing_behind_either(play: Play, tmp_path: Path) -> None:
+    def fail(_: Orchestra) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        play(campaign("hangs"), watch=fail)
+
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
 def test_campaigns_are_chosen_by_name() -> None:
     names = [one.name for one in choose(CAMPAIGNS, ["kills", "simulation", "kills"])]
 
     assert names == ["kills", "simulation"]
     with pytest.raises(ConfigError, match=r"'murder' is no campaign; there are: controls, sim"):
         choose(CAMPAIGNS, ["kills", "murder"])
+    with pytest.raises(ConfigError, match=r"^there is no campaign; there are: controls, sim"):
+        choose(CAMPAIGNS, [])
 
 
 def test_what_cannot_be_run_on_a_store_is_told() -> None:

@@ -46,6 +46,7 @@ from tarry.testing.ledger import (
     Settled,
     Started,
     check,
+    earliest,
 )
 
 Part = Entry | list[Entry]
@@ -53,8 +54,24 @@ Part = Entry | list[Entry]
 # ---- the words in which a history is told; its one ref is "a" unless it says another
 
 
-def ask(op: int, verb: str = "schedule", *, ref: str = "a", series: bool = False) -> Entry:
-    return Asked(op=op, verb=verb, ref="" if verb == "claim" else ref, by="p", series=series)
+def ask(
+    op: int,
+    verb: str = "schedule",
+    *,
+    ref: str = "a",
+    series: bool = False,
+    earliest: int = 0,
+    drop_after_ms: int = 0,
+) -> Entry:
+    return Asked(
+        op=op,
+        verb=verb,
+        ref="" if verb == "claim" else ref,
+        by="p",
+        series=series,
+        earliest=earliest,
+        drop_after_ms=drop_after_ms,
+    )
 
 
 def said(op: int, status: str, revision: int = 0, *, due: int = 0) -> Entry:
@@ -83,6 +100,7 @@ def start(
     due: int = 0,
     now: int = 0,
     claim: int = 0,
+    op: int = 0,
 ) -> Entry:
     return Started(
         ref=ref,
@@ -94,11 +112,12 @@ def start(
         now=now,
         by=by,
         claim=claim,
+        op=op,
     )
 
 
-def finish(token: int, outcome: str = "done") -> Entry:
-    return Finished(token=token, outcome=outcome)
+def finish(token: int, outcome: str = "done", *, earliest: int = 0) -> Entry:
+    return Finished(token=token, outcome=outcome, earliest=earliest)
 
 
 def settled(token: int, outcome: str = "done", answer: str = "settled") -> Entry:
@@ -109,8 +128,11 @@ def killed(by: str = "w") -> Entry:
     return Failed(by=by, how="killed")
 
 
-def run(revision: int, token: int, outcome: str = "done", *, lost: int = 0) -> list[Entry]:
-    return [start(revision, token, lost=lost), finish(token, outcome), settled(token, outcome)]
+def run(
+    revision: int, token: int, outcome: str = "done", *, lost: int = 0, op: int = 0
+) -> list[Entry]:
+    begun = start(revision, token, lost=lost, op=op)
+    return [begun, finish(token, outcome), settled(token, outcome)]
 
 
 def dead(revision: int, reason: str, *, lost: int = 0) -> Entry:
@@ -118,6 +140,8 @@ def dead(revision: int, reason: str, *, lost: int = 0) -> Entry:
 
 
 CRASH = Failed(by="", how="the medium crashed")
+STEP = Failed(by="clock", how="the clock was stepped")
+LOST_ONCE = "lost too often: 1 workers died or stalled while attempting it"
 LOST_TWICE = "lost too often: 2 workers died or stalled while attempting it"
 DRAINED = Drained()
 
@@ -226,6 +250,53 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             [ask(1), schedule(2, "kept", 1)],
             [ask(1), schedule(2, "kept", 1), ask(3, "purge"), said(3, "purged")],
         ),
+        (
+            "a dead letter that was dropped; or kept",
+            [schedule(1, "created", 1), run(1, 10, "dead")],
+            [schedule(1, "created", 1), run(1, 10, "dead"), dead(1, "no such order")],
+        ),
+        (
+            "a dead letter that was dropped, the newer one was not; or it was purged",
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                schedule(2, "created", 2),
+                run(2, 11),
+            ],
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                schedule(2, "created", 2),
+                run(2, 11),
+                ask(3, "purge"),
+            ],
+        ),
+        (
+            "a dead letter that was purged before it was one; a medium that crashed forgot it",
+            [
+                schedule(1, "created", 1),
+                ask(2, "purge"),
+                said(2, "purged"),
+                run(1, 10, "dead"),
+            ],
+            [schedule(1, "created", 1), run(1, 10, "dead"), CRASH, run(1, 11)],
+        ),
+        (
+            "a dead letter that a step of the clock does not excuse; kept in spite of it",
+            [schedule(1, "created", 1), run(1, 10, "dead"), STEP],
+            [schedule(1, "created", 1), run(1, 10, "dead"), STEP, dead(1, "no such order")],
+        ),
+        (
+            "dead by a word that did not reach the store, and gone; or attempted again",
+            [schedule(1, "created", 1), start(1, 10), finish(10, "dead"), killed()],
+            [
+                schedule(1, "created", 1),
+                start(1, 10),
+                finish(10, "dead"),
+                killed(),
+                run(1, 11, lost=1),
+            ],
+        ),
     ],
     "early": [
         (
@@ -241,6 +312,95 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
                 start(1, 10, due=500, now=500),
                 finish(10, "retry"),
                 start(1, 11, due=450, now=450),
+                finish(11),
+            ],
+        ),
+        (
+            "before the delay that was asked for, whatever the store says; or after it",
+            [
+                ask(1, earliest=500),
+                said(1, "created", 1, due=100),
+                start(1, 10, due=100, now=499),
+                finish(10),
+            ],
+            [
+                ask(1, earliest=500),
+                said(1, "created", 1, due=500),
+                start(1, 10, due=500, now=500),
+                finish(10),
+            ],
+        ),
+        (
+            "the clock stepped when the delay had begun; or before the store had accepted it",
+            [
+                ask(1, earliest=500),
+                said(1, "created", 1, due=100),
+                STEP,
+                start(1, 10, due=100, now=100),
+                finish(10),
+            ],
+            [
+                ask(1, earliest=500),
+                STEP,
+                said(1, "created", 1, due=100),
+                start(1, 10, due=100, now=100),
+                finish(10),
+            ],
+        ),
+        (
+            "before the delay of a move; a schedule that changed nothing delays nothing",
+            [
+                schedule(1, "created", 1),
+                ask(2, "move", earliest=500),
+                said(2, "moved", 2),
+                start(2, 10, now=499),
+                finish(10),
+            ],
+            [
+                schedule(1, "created", 1),
+                ask(2, earliest=500),
+                said(2, "kept", 1),
+                start(1, 10, now=0),
+                finish(10),
+            ],
+        ),
+        (
+            "before the delay of a retry; the medium may have forgotten that one",
+            [
+                schedule(1, "created", 1),
+                start(1, 10),
+                finish(10, "retry", earliest=500),
+                settled(10, "retry"),
+                start(1, 11, due=100, now=499),
+                finish(11),
+            ],
+            [
+                schedule(1, "created", 1),
+                start(1, 10),
+                finish(10, "retry", earliest=500),
+                settled(10, "retry"),
+                CRASH,
+                start(1, 11, now=499),
+                finish(11),
+            ],
+        ),
+        (
+            "before the delay of a snooze; one that came too late delays nothing",
+            [
+                schedule(1, "created", 1),
+                start(1, 10),
+                finish(10, "snooze", earliest=500),
+                settled(10, "snooze"),
+                start(1, 11, now=499),
+                finish(11),
+            ],
+            [
+                schedule(1, "created", 1),
+                start(1, 10),
+                killed(),
+                finish(10, "snooze", earliest=500),
+                settled(10, "snooze", "lease_lost"),
+                start(1, 11, lost=1, now=499),
                 finish(11),
             ],
         ),
@@ -449,6 +609,11 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             [schedule(1, "created", 1), start(1, 10), killed(), CRASH, run(1, 11)],
         ),
         (
+            "a step of the clock ends a lease, and that is counted",
+            [schedule(1, "created", 1), start(1, 10), STEP, run(1, 11)],
+            [schedule(1, "created", 1), start(1, 10), STEP, run(1, 11, lost=1)],
+        ),
+        (
             "a retry that was decided only afterwards; a release before",
             [schedule(1, "created", 1), start(1, 10), run(1, 11), finish(10, "retry")],
             [schedule(1, "created", 1), start(1, 10), finish(10, "release"), run(1, 11)],
@@ -498,6 +663,18 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
                 run(1, 11, lost=1),
             ],
             [schedule(1, "created", 1), run(1, 10), CRASH, run(1, 11, lost=1)],
+        ),
+        (
+            "one revision by two tokens, and a clock forgets nothing; it may end a lease",
+            [schedule(1, "created", 1), run(1, 10), STEP, run(1, 11, lost=1)],
+            [
+                schedule(1, "created", 1),
+                start(1, 10),
+                STEP,
+                run(1, 11, lost=1),
+                finish(10),
+                settled(10, answer="lease_lost"),
+            ],
         ),
         (
             "superseded ends a revision as well; a retry does not",
@@ -565,6 +742,101 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             "the older begins after the newer has begun; or before",
             [schedule(1, "created", 1), schedule(2, "created", 2), run(2, 10), run(1, 11)],
             [schedule(1, "created", 1), schedule(2, "created", 2), run(1, 10), run(2, 11)],
+        ),
+        (
+            "the clock stepped before the older was claimed; or between its claim and its start",
+            [
+                schedule(1, "created", 1),
+                schedule(2, "created", 2),
+                STEP,
+                ask(3, "claim"),
+                run(2, 10),
+                start(1, 11, claim=3),
+                finish(11),
+            ],
+            [
+                schedule(1, "created", 1),
+                ask(3, "claim"),
+                schedule(2, "created", 2),
+                STEP,
+                run(2, 10),
+                start(1, 11, claim=3),
+                finish(11),
+            ],
+        ),
+        (
+            "with the payload of what was replaced; with its own",
+            [schedule(1, "created", 1), schedule(2, "replaced", 2), run(2, 10, op=1)],
+            [schedule(1, "created", 1), schedule(2, "replaced", 2), run(2, 10, op=2)],
+        ),
+        (
+            "with a payload that is not the one that was moved; or that is",
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                move(3, "moved", 3),
+                run(3, 10, op=1),
+            ],
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                move(3, "moved", 3),
+                run(3, 10, op=2),
+            ],
+        ),
+        (
+            "with the payload of a schedule that changed nothing; of one without an answer",
+            [schedule(1, "created", 1), schedule(2, "kept", 1), run(1, 10, op=2)],
+            [schedule(1, "created", 1), ask(2), move(3, "moved", 3), run(3, 10, op=2)],
+        ),
+        (
+            "with a payload of another ref; of an occurrence before it",
+            [
+                ask(1, series=True),
+                said(1, "created", 1),
+                schedule(2, "created", 2, ref="b"),
+                [start(2, 9, ref="b", op=2), finish(9)],
+                run(1, 10, op=1),
+                run(3, 11, op=2),
+            ],
+            [ask(1, series=True), said(1, "created", 1), run(1, 10, op=1), run(3, 11, op=1)],
+        ),
+        (
+            "with the payload of a later schedule; of a dead letter that was revived",
+            [
+                schedule(1, "created", 1),
+                move(2, "moved", 2),
+                run(2, 10, op=3),
+                schedule(3, "created", 3),
+                run(3, 11, op=3),
+            ],
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead", op=1),
+                schedule(2, "created", 2),
+                run(2, 11, op=2),
+                [ask(3, "revive"), said(3, "revived")],
+                run(3, 12, op=1),
+            ],
+        ),
+        (
+            "a successor with a payload from before its series; a revision may be drawn twice",
+            [
+                schedule(1, "created", 1),
+                run(1, 10, op=1),
+                [ask(2, series=True), said(2, "created", 2)],
+                run(2, 11, op=2),
+                run(3, 12, op=1),
+            ],
+            [
+                [ask(1, series=True), said(1, "created", 1)],
+                run(1, 10, op=1),
+                start(2, 11, op=1),
+                CRASH,
+                run(1, 12, op=1),
+                schedule(2, "replaced", 2),
+                run(2, 13, op=2),
+            ],
         ),
     ],
     "token reused": [
@@ -646,7 +918,21 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
         (
             "dead by its handler's word, which said done; or expired, before it began",
             [schedule(1, "created", 1), run(1, 10), dead(1, "no such order")],
-            [schedule(1, "created", 1), finish(10, "dead"), dead(1, "expired: 3.000 s late")],
+            [
+                [ask(1, drop_after_ms=1_000), said(1, "created", 1)],
+                finish(10, "dead"),
+                dead(1, "expired: 3.000 s late"),
+            ],
+        ),
+        (
+            "expired though it cannot; or its handler says so",
+            [schedule(1, "created", 1), run(1, 10), dead(1, "expired: 3.000 s late")],
+            [schedule(1, "created", 1), run(1, 10, "dead"), dead(1, "expired: the voucher")],
+        ),
+        (
+            "cut off by a clock that stepped when all was settled; or before",
+            [schedule(1, "created", 1), run(1, 10, "retry"), STEP, dead(1, LOST_ONCE, lost=1)],
+            [schedule(1, "created", 1), start(1, 10), STEP, dead(1, LOST_ONCE, lost=1)],
         ),
     ],
     "undrained": [
@@ -715,7 +1001,7 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
         (
             "a dead letter of nothing; of what got no answer",
             [dead(1, "expired: 3.000 s late")],
-            [ask(1), dead(1, "expired: 3.000 s late")],
+            [ask(1, drop_after_ms=1_000), dead(1, "expired: 3.000 s late")],
         ),
         (
             "a revision drawn twice; a crash may forget the successor that had it first",
@@ -897,6 +1183,9 @@ class World:
     def hire(self) -> Holder:
         return Holder(f"w{next(self.names)}")
 
+    def now(self) -> int:
+        return self.clock.now()
+
     def awake(self) -> list[Holder]:
         return [holder for holder in self.holders if holder is not self.stalled]
 
@@ -906,10 +1195,17 @@ class World:
         ref, op = self.dice.choice(REFS), next(self.ops)
         verb = self.dice.choices(list(VERBS), list(VERBS.values()))[0]
         series = verb == "schedule" and self.has_series and self.dice.random() < 0.3
-        self.write(Asked(op=op, verb=verb, ref=str(ref), series=series))
+        mode = self.dice.choice((*OnConflict, OnConflict.REPLACE, OnConflict.REPLACE))
+        rule = "every" if series else ""
+        payload = msgspec.json.encode(op)
+        request = Request(ref, self.delay(), payload, on_conflict=mode, rule=rule)
+        moved = Move(ref, request.due)
+        due = {"schedule": earliest(request, self.now()), "move": earliest(moved, self.now())}
+        asked = Asked(op=op, verb=verb, ref=str(ref), series=series, earliest=due.get(verb, 0))
+        self.write(asked)
         acts: dict[str, Callable[[], Entry]] = {
-            "schedule": lambda: self.schedule(op, ref, "every" if series else ""),
-            "move": lambda: self.move(op, ref),
+            "schedule": lambda: self.schedule(op, request),
+            "move": lambda: self.move(op, moved),
             "cancel": lambda: self.cancel(op, ref),
             "revive": lambda: self.revive(op, ref),
             "purge": lambda: self.purge(op, ref),
@@ -919,13 +1215,12 @@ class World:
     def delay(self) -> In:
         return In(self.dice.choice((0, 0, 0, 20, 300)))
 
-    def schedule(self, op: int, ref: TaskRef, rule: str) -> Entry:
-        mode = self.dice.choice((*OnConflict, OnConflict.REPLACE, OnConflict.REPLACE))
-        [said] = self.store.schedule([Request(ref, self.delay(), on_conflict=mode, rule=rule)])
+    def schedule(self, op: int, request: Request) -> Entry:
+        [said] = self.store.schedule([request])
         return Answered(op=op, status=said.status.value, revision=said.revision, due=said.due)
 
-    def move(self, op: int, ref: TaskRef) -> Entry:
-        [said] = self.store.reschedule([Move(ref, self.delay())])
+    def move(self, op: int, move: Move) -> Entry:
+        [said] = self.store.reschedule([move])
         return Answered(op=op, status=said.status.value, revision=said.revision, due=said.due)
 
     def cancel(self, op: int, ref: TaskRef) -> Entry:
@@ -1013,6 +1308,7 @@ class World:
                 now=self.clock.now(),
                 by=holder.by,
                 claim=op if self.knows_claims else 0,
+                op=msgspec.json.decode(lease.task.payload),
             )
         )
         holder.running.append(lease)
@@ -1025,7 +1321,8 @@ class World:
 
     def end(self, holder: Holder, lease: Lease, outcome: AnyOutcome) -> None:
         """Decide what becomes of a lease; the store hears of it sooner or later."""
-        self.write(Finished(token=lease.token, outcome=name(outcome)))
+        due = earliest(outcome, self.now())
+        self.write(Finished(token=lease.token, outcome=name(outcome), earliest=due))
         holder.finished.append(lease)
 
         def act() -> Entry:
@@ -1072,7 +1369,7 @@ class World:
             self.stalled = None
 
     def step_the_clock(self) -> None:
-        self.write(Failed(by="", how="the clock was stepped"))
+        self.write(STEP)
         for holder in self.holders:
             holder.granted.clear()
         self.clock.advance(5_000)
@@ -1266,6 +1563,73 @@ def start_before_due(facts: Facts) -> Iterator[list[Entry]]:
         yield [wrong if entry is start else entry for entry in facts.history]
 
 
+def ignore_the_delay(facts: Facts) -> Iterator[list[Entry]]:
+    """Let the store say that everything is due at once, and act on it."""
+    for first in first_starts(facts):
+        for place, asked in facts.asked.values():
+            end, answer = facts.answered.get(asked.op, (place, Answered(op=0, status="")))
+            mine = answer.revision == first.revision and asked.ref == first.ref
+            changed = answer.status in {"created", "replaced", "moved"}
+            if mine and changed and asked.earliest and STEP not in facts.history[place:end]:
+                early = replace(first, due=0, now=asked.earliest - 1)
+                said = replace(answer, due=0)
+                wrong: dict[int, Entry] = {id(first): early, id(answer): said}
+                yield [wrong.get(id(entry), entry) for entry in facts.history]
+
+
+def ignore_the_wish(facts: Facts) -> Iterator[list[Entry]]:
+    """Let the store attempt a task again at once, whatever the retry or the snooze said."""
+    if STEP in facts.history:
+        return
+    wishes = {
+        entry.token: entry.earliest
+        for entry in facts.history
+        if isinstance(entry, Finished) and entry.outcome in {"retry", "snooze"}
+    }
+    taken = {
+        entry.token
+        for entry in facts.history
+        if isinstance(entry, Settled) and entry.answer == "settled"
+    }
+    for first, second in pairwise(sorted(facts.starts, key=lambda one: (one.ref, one.revision))):
+        again = (first.ref, first.revision) == (second.ref, second.revision)
+        if again and first.token in wishes and first.token in taken:
+            early = replace(second, due=0, now=wishes[first.token] - 1)
+            yield [early if entry is second else entry for entry in facts.history]
+
+
+def first_starts(facts: Facts) -> list[Started]:
+    """Return the first start of each revision."""
+    found: dict[tuple[str, int], Started] = {}
+    for start in facts.starts:
+        found.setdefault((start.ref, start.revision), start)
+    return list(found.values())
+
+
+def keep_the_old_payload(facts: Facts) -> Iterator[list[Entry]]:
+    for start in facts.starts:
+        status = facts.known(start.ref).get(start.revision)
+        if status in {"created", "replaced"}:
+            wrong = replace(start, op=start.op + 1)
+            yield [wrong if entry is start else entry for entry in facts.history]
+
+
+def drop_a_letter(facts: Facts) -> Iterator[list[Entry]]:
+    settled = {
+        entry.token
+        for entry in facts.history
+        if isinstance(entry, Settled) and entry.outcome == "dead" and entry.answer != "lease_lost"
+    }
+    for start in facts.starts:
+        touched = facts.spans(start.ref, "revive", "purge")
+        if start.token in settled and not touched:
+            yield [
+                entry
+                for entry in facts.history
+                if not (isinstance(entry, Left) and entry.ref == start.ref)
+            ]
+
+
 def start_after_cancel(facts: Facts) -> Iterator[list[Entry]]:
     for place, ref, newest in cancels_that_bind(facts, "cancelled"):
         yield [*facts.history[:place], again(facts, ref, newest), *facts.history[place:]]
@@ -1289,11 +1653,10 @@ def cancels_that_bind(facts: Facts, wanted: str) -> Iterator[tuple[int, str, int
 
 
 def start_twice(facts: Facts) -> Iterator[list[Entry]]:
-    if Failed(by="", how="the clock was stepped") not in facts.history:
-        for start in facts.starts:
-            place = facts.history.index(start) + 1
-            second = replace(start, token=NEW_TOKEN)
-            yield [*facts.history[:place], second, *facts.history[place:]]
+    for start in facts.starts:
+        place = facts.history.index(start) + 1
+        second = replace(start, token=NEW_TOKEN)
+        yield [*facts.history[:place], second, *facts.history[place:]]
 
 
 def reuse_a_token(facts: Facts) -> Iterator[list[Entry]]:
@@ -1384,13 +1747,17 @@ def legal_histories() -> list[list[Entry]]:
 
 BREAKINGS: list[tuple[str, Breaking]] = [
     ("lost", forget_the_end),
+    ("lost", drop_a_letter),
     ("early", start_before_due),
+    ("early", ignore_the_delay),
+    ("early", ignore_the_wish),
     ("after cancel", start_after_cancel),
     ("after cancel", claim_after_cancel),
     ("double start", start_twice),
     ("double settlement", settle_twice),
     ("stale revision", start_the_replaced),
     ("stale revision", claim_the_older),
+    ("stale revision", keep_the_old_payload),
     ("token reused", reuse_a_token),
     ("dead without cause", leave_a_letter_without_a_failure),
     ("dead without cause", leave_a_letter_without_a_loss),

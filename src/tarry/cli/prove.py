@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from tarry.cli.exits import FAILED, INTERRUPTED, OK, USAGE, fail, talk
 from tarry.cli.options import json_option
@@ -26,17 +28,29 @@ if TYPE_CHECKING:
 _SEEDS = 1_000_000_000
 _LINE_NS = 10_000_000_000
 _TICK_NS = 100_000_000
+_OF_A_RUN = ("budget", "only", "processes", "first", "report")
+"""The options that say nothing about a single history."""
 
 
 def _budget(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
     """Return the budget in milliseconds."""
     try:
-        budget = duration_ms(text)
+        budget = 0 if text == "0" else duration_ms(text)
     except WhenError as error:
         raise click.BadParameter(str(error)) from error
     if not budget:
-        raise click.BadParameter("it must be longer than nothing")
+        raise click.BadParameter("it must be longer than nothing: 30s, 5m, 8h")
     return budget
+
+
+def _page(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:
+    """Return the file of the report: a night is long, and its end too late to look for a place."""
+    if file is None or file.exists():
+        return file
+    folder = file.absolute().parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise click.BadParameter(f"{folder} is no folder that can be written to")
+    return file
 
 
 @click.command()
@@ -68,6 +82,7 @@ def _budget(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
     "--report",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
+    callback=_page,
     help="Write the report to FILE.",
 )
 @click.option(
@@ -80,7 +95,9 @@ def _budget(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
 )
 @click.option("--shortest", is_flag=True, help="With --seed: cut short to what breaks it.")
 @json_option
+@click.pass_context
 def prove(
+    ctx: click.Context,
     budget: int,
     only: str | None,
     store: str | None,
@@ -96,7 +113,8 @@ def prove(
 
     No task may be lost, start early, start after its cancel was acknowledged, or start or be
     settled twice though nothing broke. The report, in Markdown, goes to stdout. The exit code is 0
-    only if nothing was violated and every negative control was caught, else 1.
+    only if nothing was violated, every negative control was caught, and neither the controls nor
+    the simulation had to be skipped; else 1.
 
     \b
     The campaigns, for --only:
@@ -111,7 +129,8 @@ def prove(
 
     Each does at least one slice, and the controls all of them, however small the budget. What they
     stand on: pip install 'tarry[prove]', and strace for system-calls. A campaign that
-    cannot be run is skipped, and the report says why.
+    cannot be run is skipped, and the report says why. Ctrl-C and SIGTERM end it at once, with the
+    report so far.
 
     Without --store the simulation runs on tarry's own model of a store and the rest on temporary
     files. With it they all run on that store: beside a file, in files of their own; on a server,
@@ -126,18 +145,39 @@ def prove(
     tarry prove --seed 4711 --shortest             … and what of it matters
     tarry prove --control no-start-gate            what a wrong algorithm does
     """
-    if seed is not None:
-        raise click.exceptions.Exit(_replay(seed, store, control, shortest, as_json))
-    if control and not shortest:
-        raise click.exceptions.Exit(_replay_known(control, store, as_json))
-    if shortest:
-        fail("--shortest is about one history: add --seed N", USAGE)
-    done = _perform(budget, only, store, processes, first)
-    _show(done, report, as_json)
+    with _interruptible():
+        if seed is not None or control:
+            _refuse_what_a_replay_has_not(ctx)
+        if seed is not None:
+            raise click.exceptions.Exit(_replay(seed, store, control, shortest, as_json))
+        if shortest:
+            fail("--shortest is about one history: add --seed N", USAGE)
+        if control:
+            raise click.exceptions.Exit(_replay_known(control, store, as_json))
+        done = _perform(budget, only, store, processes, first)
+        _show(done, report, as_json)
     if done.interrupted:
         talk("interrupted")
         raise click.exceptions.Exit(INTERRUPTED)
+    for name, why in done.gaps.items():
+        talk(f"without {name} nothing is proven: {why}")
     raise click.exceptions.Exit(OK if done.is_clean() else FAILED)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM end it as Ctrl-C does: with a report, and nothing left behind."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _refuse_what_a_replay_has_not(ctx: click.Context) -> None:
+    for name in _OF_A_RUN:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            fail(f"a replay has no --{name}: leave it out", USAGE)
 
 
 def _perform(
@@ -146,7 +186,8 @@ def _perform(
     from tarry.testing.proof.campaigns import CAMPAIGNS  # noqa: PLC0415 - the test kit, if asked
     from tarry.testing.proof.perform import Wish, choose, missing, perform  # noqa: PLC0415 - same
 
-    wanted = list(CAMPAIGNS) if only is None else choose(CAMPAIGNS, only.split(","))
+    names = [] if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    wanted = list(CAMPAIGNS) if only is None else choose(CAMPAIGNS, names)
     skipped = missing(wanted, store)
     if only is not None and skipped:
         fail("; ".join(f"{name}: {why}" for name, why in skipped.items()), USAGE)
@@ -228,15 +269,28 @@ def _tried(orchestra: "Orchestra") -> str:
 
 
 def _show(done: "Report", file: Path | None, as_json: bool) -> None:
-    """Print the report, or write it down."""
+    """Print the report, or write it down; what cannot be written is printed."""
     if done.violations:
         talk(f"what broke left its traces in {done.folder}")
-    if file is not None:
-        file.write_text(done.markdown() + "\n", encoding="utf-8")
+    if done.note:
+        talk(done.note)
+    trouble = None if file is None else _write(file, done.markdown())
     if as_json:
         put(done.data())
+    elif file is None or trouble:
+        click.echo(done.markdown())
     else:
-        click.echo(done.markdown() if file is None else done.verdict())
+        click.echo(done.verdict())
+    if trouble:
+        fail(f"the report was not written: {trouble}", FAILED)
+
+
+def _write(file: Path, text: str) -> OSError | None:
+    try:
+        file.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        return error
+    return None
 
 
 def _replay(

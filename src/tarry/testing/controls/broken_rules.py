@@ -8,17 +8,17 @@ from msgspec.structs import replace
 
 from tarry import life as lives
 from tarry.answers import CancelResult, Moved, ReviveResult, Scheduled, SettleResult
-from tarry.attempt import Retry, Snooze
+from tarry.attempt import Dead, Done, Retry, Snooze
 from tarry.clock import Clock
+from tarry.due import In
 from tarry.engine.wakeup import Wakeup
 from tarry.life import NOTHING, Life
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.store import Capabilities, Claimed
 from tarry.task import TaskRef
 from tarry.testing.controls.control import Control
-from tarry.testing.simulation import Bench, Fault, Plan, Step, draw
+from tarry.testing.simulation import Bench, Fault, Plan, draw, situations
 from tarry.testing.simulation.medium import ForgetfulStore
-from tarry.testing.simulation.plan import KINDS
 from tarry.worker.run import Attempt
 from tarry.worker.worker import Worker
 
@@ -306,6 +306,77 @@ class InCompany(Worker):
         """Go ahead."""
 
 
+# ---- what was asked for
+
+
+class IgnoresDelays(ForgetfulStore):
+    """Lets everything be due at once, and says so."""
+
+    def schedule(self, requests: Sequence[Request], *, call: str = "") -> list[Scheduled]:
+        """Schedule for now."""
+        return super().schedule([replace(one, due=In(0)) for one in requests], call=call)
+
+    def reschedule(self, moves: Sequence[Move], *, call: str = "") -> list[Moved]:
+        """Move to now."""
+        return super().reschedule([replace(one, due=In(0)) for one in moves], call=call)
+
+
+class IgnoresBackoff(ForgetfulStore):
+    """Attempts what failed or was snoozed again at once."""
+
+    def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
+        """Take the delay out of every retry."""
+        return super().settle([self._at_once(one) for one in settlements], call=call)
+
+    def _at_once(self, settlement: Settlement) -> Settlement:
+        outcome = settlement.outcome
+        if not isinstance(outcome, Retry | Snooze):
+            return settlement
+        return replace(settlement, outcome=type(outcome)(In(0), outcome.reason))
+
+
+class KeepsOldPayload(ForgetfulStore):
+    """Gives a task that is replaced its new due and a new revision, and leaves its payload."""
+
+    def schedule(self, requests: Sequence[Request], *, call: str = "") -> list[Scheduled]:
+        """Schedule with the payload that waits already."""
+        return super().schedule([self._as_before(one) for one in requests], call=call)
+
+    def _as_before(self, request: Request) -> Request:
+        old = self.life_of(request.ref).waiting
+        return request if old is None else replace(request, payload=old.payload)
+
+
+class DropsDeadLetters(ForgetfulStore):
+    """Deletes what is given up."""
+
+    def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
+        """Take a dead letter for something that is done."""
+        return super().settle(
+            [
+                replace(one, outcome=Done()) if isinstance(one.outcome, Dead) else one
+                for one in settlements
+            ],
+            call=call,
+        )
+
+
+class ExpiresAnything(ForgetfulStore):
+    """Gives up what is done as if it had come too late."""
+
+    def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
+        """Take what is done for a dead letter."""
+        return super().settle(
+            [
+                replace(one, outcome=Dead("expired: late"))
+                if isinstance(one.outcome, Done)
+                else one
+                for one in settlements
+            ],
+            call=call,
+        )
+
+
 # ---- where to look
 
 
@@ -328,134 +399,6 @@ def _crashes_of_the_medium(seed: int) -> Plan:
     return replace(_power(seed), networked=True)
 
 
-def _series(seed: int) -> Plan:
-    """Cancel a task that recurs while it runs."""
-    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
-    kind = dice.choice(KINDS)
-    first = Step(at=10, who="p1", verb="schedule", kind=kind, run=150, every=200)
-    cancel = Step(at=dice.randrange(20, 800), who="p1", verb="cancel", kind=kind)
-    return Plan(seed=seed, steps=(first, cancel))
-
-
-def _cancelled_and_lost(seed: int) -> Plan:
-    """Cancel a task while it runs, and kill its worker then."""
-    dice = random.Random(seed)  # noqa: S311 - as above
-    at = dice.randrange(50, 400)
-    steps = (
-        Step(at=10, who="p1", verb="schedule", run=600),
-        Step(at=at, who="p1", verb="cancel"),
-    )
-    kill = Fault(at=at + dice.randrange(200), what="kill", who="w1", span=100)
-    return Plan(seed=seed, lease=300, workers=("w1",), steps=steps, faults=(kill,))
-
-
-def _revived_while_running(seed: int) -> Plan:
-    """Revive a dead letter while a newer revision of its ref runs."""
-    dice = random.Random(seed)  # noqa: S311 - as above
-    steps = (
-        Step(at=10, who="p1", verb="schedule", script=("dead",)),
-        Step(at=100, who="p1", verb="schedule", run=600),
-        Step(at=dice.randrange(100, 700), who="p1", verb="revive"),
-    )
-    return Plan(seed=seed, steps=steps)
-
-
-def _late_replies(seed: int) -> Plan:
-    """Stall a worker between a claim and its reply for longer than the lease, and cancel then."""
-    dice = random.Random(seed)  # noqa: S311 - as above
-    steps = (
-        Step(at=10, who="p1", verb="schedule", delay=100),
-        Step(at=dice.randrange(450, 600), who="p1", verb="cancel"),
-    )
-    stall = Fault(at=dice.randrange(110, 116), what="stall", who="w1", span=700)
-    faults = (stall,)
-    return Plan(seed=seed, lease=300, latency_us=3_000, workers=("w1",), steps=steps, faults=faults)
-
-
-def _unheard_claims(seed: int) -> Plan:
-    """Let no reply reach the only worker for a long time."""
-    steps = (Step(at=10, who="p1", verb="schedule", delay=100),)
-    faults = (Fault(at=60, what="deaf", who="w1", span=14_000),)
-    return Plan(seed=seed, lease=300, workers=("w1",), steps=steps, faults=faults)
-
-
-def _unheard_cancel(seed: int) -> Plan:
-    """Let the reply to a cancel get lost, and schedule the key anew before it is repeated."""
-    dice = random.Random(seed)  # noqa: S311 - as above
-    at = dice.randrange(50, 100)
-    steps = (
-        Step(at=10, who="p1", verb="schedule", delay=900),
-        Step(at=at, who="a1", verb="cancel"),
-        Step(at=at + dice.randrange(10, 200), who="p1", verb="schedule", delay=900),
-    )
-    faults = (Fault(at=at - 5, what="deaf", who="a1", span=100),)
-    return Plan(seed=seed, producers=("p1", "a1"), steps=steps, faults=faults)
-
-
-def _pairs(seed: int) -> Plan:
-    """Schedule two tasks within the time that one claim takes, a few times."""
-    dice = random.Random(seed)  # noqa: S311 - as above
-    steps = []
-    for at in range(100, 4_100, 800):
-        again = at + dice.randrange(1, 8)
-        steps += [
-            Step(at=at, who="p1", verb="schedule", key=f"{at}"),
-            Step(at=again, who="p2", verb="schedule", key=f"{again}"),
-        ]
-    producers = ("p1", "p2")
-    return Plan(
-        seed=seed, latency_us=3_000, producers=producers, workers=("w1",), steps=tuple(steps)
-    )
-
-
-def _two_crews(seed: int) -> Plan:
-    """Workers that look after one kind each, and tasks due a little later."""
-    dice = random.Random(seed)  # noqa: S311 - as above
-    steps = [
-        Step(
-            at=dice.randrange(2_000),
-            who="p1",
-            verb="schedule",
-            kind=dice.choice(KINDS),
-            key=str(number),
-            delay=dice.choice((0, 50, 300, 900)),
-        )
-        for number in range(6)
-    ]
-    ordered = tuple(sorted(steps, key=lambda step: step.at))
-    return Plan(seed=seed, workers=("wa", "wp"), steps=ordered)
-
-
-def _paused(seed: int) -> Plan:
-    """Pause a kind for a while, with something due in it."""
-    dice = random.Random(seed)  # noqa: S311 - as above
-    at = dice.randrange(50, 300)
-    steps = (
-        Step(at=10, who="p1", verb="pause"),
-        Step(at=at, who="p1", verb="schedule"),
-        Step(at=at + dice.randrange(4_000, 8_000), who="p1", verb="resume"),
-    )
-    return Plan(seed=seed, steps=steps)
-
-
-def _contended(seed: int) -> Plan:
-    """Due tasks that others hold locked for a moment."""
-    steps = (Step(at=100, who="p1", verb="schedule"),)
-    faults = (Fault(at=50, what="contend", span=500),)
-    return Plan(seed=seed, steps=steps, faults=faults)
-
-
-def _poisoned(seed: int) -> Plan:
-    """One task that kills its worker, and others that are due with it."""
-    dice = random.Random(seed)  # noqa: S311 - as above
-    steps = [Step(at=10, who="p1", verb="schedule", delay=100, script=("kill",))]
-    steps += [
-        Step(at=11 + number, who="p1", verb="schedule", key=f"{number + 2}", delay=100)
-        for number in range(dice.choice((1, 2, 3)))
-    ]
-    return Plan(seed=seed, lease=300, concurrency=4, workers=("w1",), steps=tuple(steps))
-
-
 BROKEN_RULES: tuple[Control, ...] = (
     Control(
         "two-live-leases",
@@ -475,7 +418,7 @@ BROKEN_RULES: tuple[Control, ...] = (
         "claim has a number, and a repeat of it returns the same leases.",
         ("dead without cause",),
         _on(ForgottenClaims),
-        _unheard_claims,
+        situations.unheard_claims,
     ),
     Control(
         "schedule-applied-twice",
@@ -502,7 +445,7 @@ BROKEN_RULES: tuple[Control, ...] = (
         "the second try takes the new task away.",
         ("lost",),
         _on(ForgottenCancels),
-        _unheard_cancel,
+        situations.unheard_cancel,
     ),
     Control(
         "late-first-try",
@@ -538,7 +481,7 @@ BROKEN_RULES: tuple[Control, ...] = (
         "process that was told.",
         ("after cancel",),
         _on(ReclaimsCancelled),
-        _cancelled_and_lost,
+        situations.cancelled_and_lost,
     ),
     Control(
         "retry-overrides-newer",
@@ -556,7 +499,7 @@ BROKEN_RULES: tuple[Control, ...] = (
         "goes on for ever.",
         ("after cancel",),
         _on(SuccessorDespiteCancel),
-        _series,
+        situations.series,
     ),
     Control(
         "revived-behind-an-attempt",
@@ -565,7 +508,7 @@ BROKEN_RULES: tuple[Control, ...] = (
         "yield to it. Reviving onto a key that waits or runs is skipped, and said.",
         ("false answer",),
         _on(RevivesBehind),
-        _revived_while_running,
+        situations.revived_while_running,
     ),
     Control(
         "token-reused",
@@ -592,7 +535,7 @@ BROKEN_RULES: tuple[Control, ...] = (
         "kind is paused.",
         ("spin",),
         _on(PausedIsDue),
-        _paused,
+        situations.paused,
     ),
     Control(
         "no-backoff",
@@ -601,7 +544,7 @@ BROKEN_RULES: tuple[Control, ...] = (
         "medium so that it lets go later.",
         ("spin",),
         Bench(worker=SpinningWorker),
-        _contended,
+        situations.contended,
     ),
     Control(
         "muted-by-another-kind",
@@ -610,7 +553,7 @@ BROKEN_RULES: tuple[Control, ...] = (
         "Until it looks by itself, the task is late.",
         ("late",),
         _on(MutedByAnotherKind),
-        _two_crews,
+        situations.two_crews,
     ),
     Control(
         "wake-up-lost-in-a-claim",
@@ -619,7 +562,7 @@ BROKEN_RULES: tuple[Control, ...] = (
         "goes to sleep, and the wake-up is gone.",
         ("late",),
         Bench(worker=DeafWorker),
-        _pairs,
+        situations.pairs,
     ),
     Control(
         "lease-counted-from-the-reply",
@@ -628,7 +571,7 @@ BROKEN_RULES: tuple[Control, ...] = (
         "somebody else, or told a caller that it is cancelled; the worker starts it all the same.",
         ("after cancel",),
         Bench(worker=CountsFromTheReply),
-        _late_replies,
+        situations.late_replies,
     ),
     Control(
         "mates-of-a-poison-task",
@@ -637,6 +580,51 @@ BROKEN_RULES: tuple[Control, ...] = (
         "limit the worker lets go of everything else first.",
         ("dead without cause",),
         Bench(worker=InCompany),
-        _poisoned,
+        situations.poisoned,
+    ),
+    Control(
+        "delay-ignored",
+        "The medium takes every task for due now, and says so in its answer.",
+        "Whoever believes the medium's own word finds nothing wrong: it acts as it says. It is "
+        "early by what was asked for. A delay is judged by the caller's wish, not by the answer.",
+        ("early",),
+        _on(IgnoresDelays),
+        _calm,
+    ),
+    Control(
+        "backoff-ignored",
+        "A retry comes back at once, whatever delay it was to have.",
+        "The service that failed is called again within a millisecond, by everybody: the backoff "
+        "was there to give it time.",
+        ("early",),
+        _on(IgnoresBackoff),
+        _calm,
+    ),
+    Control(
+        "old-payload-kept",
+        "A replace moves the task and keeps the old payload.",
+        "The due is right, the revision is new, and the handler acts on what the caller had "
+        "taken back. The last accepted schedule is the one that runs: all of it.",
+        ("stale revision",),
+        _on(KeepsOldPayload),
+        _calm,
+    ),
+    Control(
+        "dead-letter-dropped",
+        "What is given up is deleted.",
+        "The attempt ended, the worker was told that this was recorded, and nobody can ever find "
+        "out what was not done. What is given up becomes a dead letter, with its reason.",
+        ("lost",),
+        _on(DropsDeadLetters),
+        _calm,
+    ),
+    Control(
+        "expired-for-no-reason",
+        "What is done becomes a dead letter that says it came too late.",
+        "The task was on time, and would have been attempted however late it was: nobody had "
+        "asked that it expire. A dead letter has the reason for which it was given up.",
+        ("dead without cause",),
+        _on(ExpiresAnything),
+        _calm,
     ),
 )

@@ -8,6 +8,7 @@ whatever either order of them explains is legal.
 
 from tarry.testing.ledger.book import Book
 from tarry.testing.ledger.check import RULES, check
+from tarry.testing.ledger.earliest import Asking, earliest
 from tarry.testing.ledger.entries import (
     Answered,
     Asked,
@@ -25,6 +26,7 @@ __all__ = [
     "RULES",
     "Answered",
     "Asked",
+    "Asking",
     "Book",
     "Drained",
     "Entry",
@@ -35,4 +37,5 @@ __all__ = [
     "Started",
     "Violation",
     "check",
+    "earliest",
 ]

@@ -16,6 +16,7 @@ from tarry.testing.ledger.once import (
     token_reused,
     unstarted_settled_twice,
 )
+from tarry.testing.ledger.payload import stale_payload
 from tarry.testing.ledger.truth import false_answer
 
 RULES = (
@@ -42,10 +43,11 @@ def check(entries: Sequence[Entry]) -> list[Violation]:
             found += lost(story, history)
         found += false_answer(story, history)
         if story.runs:
-            found += early(story)
+            found += early(story, history)
             found += double_start(story, history)
             found += double_settlement(story, history)
             found += stale_revision(story, history)
+            found += stale_payload(story)
         if story.runs or story.left:
             forbidden = after_cancel(story, history)
             invented = unasked(story, forbidden)

@@ -3,22 +3,64 @@
 from collections.abc import Container, Iterator
 
 from tarry.testing.ledger.entries import Left, Violation
-from tarry.testing.ledger.history import FINAL, MEDIUM, NEVER, NOT_KNOWN, History, Op, Run, Story
+from tarry.testing.ledger.history import (
+    CLOCK,
+    MEDIUM,
+    NEVER,
+    NOT_KNOWN,
+    History,
+    Op,
+    Run,
+    Story,
+)
 
 _EXCUSING = frozenset({"", "cancelled", "running", "accepted"})
 _FAILING = frozenset({"dead", "retry"})
+_WELL = frozenset({"done", "skip"})
 
 
 def lost(story: Story, history: History) -> Iterator[Violation]:
-    """Find answers that promise an attempt which never came to an end."""
+    """Find answers that promise an attempt which never came to an end, and dropped letters."""
+    newest = 0
+    for run in story.letters:
+        if _is_dropped(story, history, run):
+            newest = max(newest, run.start.revision)
+            yield _dropped(story, run)
     for op, least in _owed(story):
-        if not (_has_ended(story, least) or _is_excused(story, history, op)):
+        if newest >= least or _has_ended(story, least):
+            continue
+        if not _is_excused(story, history, op):
             said = (
                 f"{op.entry.verb} was answered {op.status!r} with revision {op.revision}, but no "
                 f"attempt of revision {least} or a newer one came to an end, none is a dead "
                 "letter, and no cancel excuses it"
             )
             yield Violation("lost", story.ref, said, op.span())
+
+
+def _is_dropped(story: Story, history: History, run: Run) -> bool:
+    """Say whether the store holds no dead letter of *run*, though it took one."""
+    revision = run.start.revision
+    kept = any(left.state == "dead" and left.revision == revision for left in story.left)
+    forgotten = history.failed_between(MEDIUM, run.finished, NEVER)
+    return not (kept or forgotten or _may_be_gone(story, run))
+
+
+def _dropped(story: Story, run: Run) -> Violation:
+    start, taken = run.start, run.taken
+    assert taken is not None
+    said = (
+        f"the store took token {start.token} of revision {start.revision} as a dead letter, but "
+        "does not hold it, and nobody revived or purged it"
+    )
+    return Violation("lost", story.ref, said, (start, taken))
+
+
+def _may_be_gone(story: Story, run: Run) -> bool:
+    """Say whether the dead letter that *run* ended as may have been revived or purged."""
+    return any(op.may_have_revived(run.finished) for op in story.ops) or any(
+        purge.answered > run.finished and purge.status != "absent" for purge in story.purges
+    )
 
 
 def _owed(story: Story) -> Iterator[tuple[Op, int]]:
@@ -37,7 +79,9 @@ def _owed(story: Story) -> Iterator[tuple[Op, int]]:
 
 def _has_ended(story: Story, least: int) -> bool:
     for run in story.runs:
-        if run.start.revision >= least and run.outcome in FINAL:
+        if run.start.revision < least:
+            continue
+        if run.outcome in _WELL or (run.outcome == "dead" and _may_be_gone(story, run)):
             return True
     # What is still there is not lost; whether it may be there is for other rules to say.
     return any(left.revision >= least for left in story.left)
@@ -66,10 +110,11 @@ def _room_maker(story: Story, history: History, op: Op) -> Op | None:
         or story.cancels[0].status != "cancelled"
     ):
         return None
+    broken = (MEDIUM, CLOCK, *history.claimers)
     claimed = (
         any(run.start.revision < op.revision for run in story.runs)
         or history.unstarted
-        or any(history.failed_between(by, NOT_KNOWN, NEVER) for by in (MEDIUM, *history.claimers))
+        or any(history.failed_between(by, NOT_KNOWN, NEVER) for by in broken)
     )
     return None if claimed or story.series or story.purges else story.cancels[0]
 
@@ -88,9 +133,11 @@ def dead_without_cause(
 
 def _lacking(story: Story, history: History, left: Left) -> str:
     """Return what the reason of a dead letter claims and the history does not show."""
-    if left.reason.startswith("expired"):
-        return ""
     runs = _lineage(story, left.revision)
+    if left.reason.startswith("expired"):
+        # Or these are the words of its handler.
+        may = any(op.entry.drop_after_ms for op in story.ops)
+        return "" if may or any(run.outcome == "dead" for run in runs) else "it cannot expire"
     if not left.reason.startswith("lost too often"):
         failed = any(run.outcome in _FAILING for run in runs)
         return "" if failed else "none of its attempts failed"
@@ -114,5 +161,8 @@ def _lineage(story: Story, revision: int) -> list[Run]:
 
 def _was_cut_off(history: History, run: Run) -> bool:
     """Say whether something failed before the outcome of *run* was safe in the store."""
-    by_its_process = history.failed_between(run.start.by, run.at, run.settled)
-    return by_its_process or history.failed_between(MEDIUM, run.at, NEVER)
+    return (
+        history.failed_between(run.start.by, run.at, run.settled)
+        or history.failed_between(CLOCK, run.claimed, run.settled)
+        or history.failed_between(MEDIUM, run.at, NEVER)
+    )

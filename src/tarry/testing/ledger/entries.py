@@ -14,6 +14,10 @@ class Asked(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
     """The process that asks."""
     series: bool = False
     """The schedule carries a rule: later revisions come of themselves."""
+    earliest: int = 0
+    """What is accepted may not begin before: the store's clock plus the delay; 0: not known."""
+    drop_after_ms: int = 0
+    """A task that is so late becomes a dead letter; 0: none does, however late it is."""
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
@@ -39,6 +43,8 @@ class Started(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
     by: str
     claim: int = 0
     """The op of the claim that brought the lease; 0: not known."""
+    op: int = 0
+    """The op of the schedule whose payload the handler was given; 0: not known."""
 
 
 class Finished(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
@@ -46,6 +52,8 @@ class Finished(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
 
     token: int
     outcome: str
+    earliest: int = 0
+    """A retry or snooze may not begin before: the store's clock plus its delay; 0: not known."""
 
 
 class Settled(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
@@ -57,7 +65,11 @@ class Settled(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
-    """Something broke: a process died, stalled or was cut off; `by` empty: the medium itself."""
+    """Something broke: a process died, stalled or was cut off.
+
+    `by` is empty if it was the medium itself, which may have forgotten what it need not keep, and
+    "clock" if the store's clock stepped: leases end early or late, and nothing is forgotten.
+    """
 
     by: str
     how: str

@@ -33,7 +33,9 @@ _SHOWING = frozenset({"kept", "unchanged", "conflict"})
 TAKEN = frozenset({"settled", "superseded"})
 FINAL = frozenset({"done", "skip", "dead"})
 MEDIUM = ""
-"""Who failed when it was the medium itself, or its clock."""
+"""Who failed when it was the medium itself."""
+CLOCK = "clock"
+"""Who failed when the store's clock stepped."""
 
 
 class Op(msgspec.Struct, gc=False):
@@ -50,6 +52,10 @@ class Op(msgspec.Struct, gc=False):
     def may_have_acted(self) -> bool:
         """Say whether an accepting operation was accepted, or nobody knows."""
         return not self.status or self.status in ACCEPTED
+
+    def may_have_revived(self, since: int) -> bool:
+        """Say whether it may have taken up a dead letter after *since*."""
+        return self.entry.verb == "revive" and self.answered > since and self.may_have_acted()
 
     def span(self) -> tuple[Entry, ...]:
         """Return its entries."""
@@ -87,6 +93,7 @@ class Story:
         "known",
         "last",
         "left",
+        "letters",
         "newest",
         "ops",
         "places",
@@ -104,6 +111,8 @@ class Story:
         self.purges: list[Op] = []
         self.runs: list[Run] = []
         self.left: list[Left] = []
+        self.letters: list[Run] = []
+        """The attempts that the store took as dead letters."""
         self.known: dict[int, Op] = {}
         """The accepted operations whose revision is known."""
         self.shown: list[Op] = []
@@ -189,8 +198,11 @@ class History:
 
     def cut_off(self, run: Run, until: int) -> bool:
         """Say whether *run* may have lost its lease before *until*."""
-        return self.failed_between(run.start.by, run.claimed, until) or self.failed_between(
-            MEDIUM, run.claimed, until
+        since = run.claimed
+        return (
+            self.failed_between(run.start.by, since, until)
+            or self.failed_between(MEDIUM, since, until)
+            or self.failed_between(CLOCK, since, until)
         )
 
     def _asked(self, entry: Asked, place: int) -> None:
@@ -255,6 +267,8 @@ class History:
             pass
         elif run.taken is None:
             run.taken, run.settled = entry, place
+            if entry.outcome == "dead":
+                self.stories[run.start.ref].letters.append(run)
         else:
             run.again = entry
 

@@ -5,24 +5,51 @@ from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
 
 from tarry.testing.ledger.entries import Entry, Violation
-from tarry.testing.ledger.history import MEDIUM, NEVER, NOT_KNOWN, History, Op, Run, Story
+from tarry.testing.ledger.history import (
+    CLOCK,
+    MEDIUM,
+    NEVER,
+    NOT_KNOWN,
+    History,
+    Op,
+    Run,
+    Story,
+)
 
 
-def early(story: Story) -> Iterator[Violation]:
+def early(story: Story, history: History) -> Iterator[Violation]:
     """Find attempts that began before their due."""
     for run in story.runs:
         start = run.start
-        due = start.due
-        if run.before is None:
-            op = story.known.get(start.revision)
-            if op is not None and op.answer is not None:
-                due = max(due, op.answer.due)
+        before = run.before
+        due = _asked_due(story, history, run) if before is None else _wished(history, before, run)
+        due = max(due, start.due)
         if start.now < due:
             said = (
                 f"token {start.token} of revision {start.revision} began at {start.now}, "
                 f"{due - start.now} ms before its due {due}"
             )
             yield Violation("early", story.ref, said, (start,))
+
+
+def _asked_due(story: Story, history: History, run: Run) -> int:
+    """Return the due that the first attempt of a revision was asked and acknowledged to have."""
+    op = story.known.get(run.start.revision)
+    if op is None or op.answer is None or op.asked > run.at:
+        return 0
+    # A delay counts from when the store accepts it: by a clock that stepped it may end earlier.
+    stepped = history.failed_between(CLOCK, op.asked, op.answered)
+    return op.answer.due if stepped else max(op.answer.due, op.entry.earliest)
+
+
+def _wished(history: History, first: Run, second: Run) -> int:
+    """Return the due that a retry or snooze was to have, 0 if it may not have come to that."""
+    finish, taken = first.finish, first.taken
+    if finish is None or not finish.earliest or taken is None or taken.answer != "settled":
+        return 0
+    forgotten = history.failed_between(MEDIUM, first.finished, second.at)
+    stepped = history.failed_between(CLOCK, first.finished, first.settled)
+    return 0 if forgotten or stepped else finish.earliest
 
 
 # ---- cancelled
@@ -128,8 +155,10 @@ def stale_revision(story: Story, history: History) -> Iterator[Violation]:
     for run in story.runs:
         revision = run.start.revision
         newer = story.newest_before(run.claimed)
-        if not history.failed_between(MEDIUM, NOT_KNOWN, run.at):
+        forgotten = history.failed_between(MEDIUM, NOT_KNOWN, run.at)
+        if not (forgotten or history.failed_between(CLOCK, run.claimed, run.at)):
             # A crash may undo what had begun: the occurrence that a forgotten settlement placed.
+            # A step of the clock may end a lease just before its attempt begins.
             newer = max(newer, ran)
         by = replaced.get(revision)
         if by is not None and by.answered < run.at:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tarry.testing.ledger.entries import Violation
-from tarry.testing.ledger.history import FINAL, MEDIUM, History, Run, Story
+from tarry.testing.ledger.history import CLOCK, FINAL, MEDIUM, History, Run, Story
 
 _AGAIN = frozenset({"retry", "snooze", "release"})
 
@@ -39,7 +39,7 @@ def _lacking(history: History, first: Run, second: Run) -> str:
         return ""
     if history.failed_between(MEDIUM, first.claimed, second.at):
         return ""
-    if not history.failed_between(one.by, first.claimed, second.at):
+    if not any(history.failed_between(by, first.claimed, second.at) for by in (one.by, CLOCK)):
         return "nothing had failed"
     if other.lost <= one.lost:
         return f"the lost lease was not counted (lost was {one.lost} and is {other.lost})"

@@ -3,7 +3,9 @@
 import itertools
 import random
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from tarry.answers import Moved, Scheduled
 from tarry.attempt import DONE, RELEASE, AnyOutcome, Dead, Retry, Skip, Snooze
@@ -17,6 +19,7 @@ from tarry.testing.clock import ManualClock
 from tarry.testing.ledger import (
     Answered,
     Asked,
+    Asking,
     Drained,
     Entry,
     Failed,
@@ -24,9 +27,9 @@ from tarry.testing.ledger import (
     Left,
     Settled,
     Started,
+    earliest,
 )
 
-Item = TypeVar("Item", Request, Move, Cancellation, DeadRef)
 Note = Callable[[Entry], None]
 
 SERIES = "series"
@@ -80,11 +83,19 @@ class Deeds:
     def _due(self) -> In:
         return In(self._chance.choice((0, 1, 1_000, 4_000, 3_600_000)))
 
-    def _ask(self, verb: str, refs: Sequence[TaskRef]) -> list[int]:
-        ops = self.asked = [next(self._ops) for _ in refs]
-        for op, ref in zip(ops, refs, strict=True):
-            series = verb == "schedule" and ref.kind == SERIES
-            self._note(Asked(op=op, verb=verb, ref=str(ref), by="producer", series=series))
+    def _ask(self, verb: str, items: Sequence[Asking]) -> list[int]:
+        ops = self.asked = [next(self._ops) for _ in items]
+        for op, item in zip(ops, items, strict=True):
+            self._note(
+                Asked(
+                    op=op,
+                    verb=verb,
+                    ref=str(item.ref),
+                    by="producer",
+                    series=isinstance(item, Request) and bool(item.rule),
+                    earliest=earliest(item, self._clock.now()),
+                )
+            )
         return ops
 
     def _schedule(self) -> None:
@@ -92,26 +103,30 @@ class Deeds:
 
     def schedule(self, refs: Sequence[TaskRef]) -> list[Scheduled]:
         """Schedule one task each."""
-        ops = self._ask("schedule", refs)
-        requests = [self._request(ref, op) for ref, op in zip(refs, ops, strict=True)]
-        answers = self.producer.schedule(requests)
+        requests = [self._request(ref) for ref in refs]
+        ops = self._ask("schedule", requests)
+        signed = [
+            replace(request, payload=b'"%d"' % op + request.payload)
+            for request, op in zip(requests, ops, strict=True)
+        ]
+        answers = self.producer.schedule(signed)
         self._placed(ops, answers)
         return answers
 
-    def _request(self, ref: TaskRef, op: int) -> Request:
+    def _request(self, ref: TaskRef) -> Request:
         return Request(
             ref,
             self._due(),
             # The larger ones need pages of their own.
-            payload=b'"%d"' % op + b" " * self._chance.choice((0, 0, 100, 6_000)),
+            payload=b" " * self._chance.choice((0, 0, 100, 6_000)),
             on_conflict=self._chance.choice(MODES),
             rule="every 1h" if ref.kind == SERIES else "",
         )
 
     def _move(self) -> None:
-        refs = self._refs()
-        ops = self._ask("move", refs)
-        self._placed(ops, self.producer.reschedule([Move(ref, self._due()) for ref in refs]))
+        moves = [Move(ref, self._due()) for ref in self._refs()]
+        ops = self._ask("move", moves)
+        self._placed(ops, self.producer.reschedule(moves))
 
     def _placed(self, ops: Sequence[int], answers: Sequence[Scheduled | Moved]) -> None:
         for op, answer in zip(ops, answers, strict=True):
@@ -119,22 +134,20 @@ class Deeds:
             self._note(Answered(op=op, status=status, revision=answer.revision, due=answer.due))
 
     def _cancel(self) -> None:
-        refs = self._refs()
-        ops = self._ask("cancel", refs)
-        for op, answer in zip(
-            ops, self.producer.cancel([Cancellation(ref) for ref in refs]), strict=True
-        ):
+        cancellations = [Cancellation(ref) for ref in self._refs()]
+        ops = self._ask("cancel", cancellations)
+        for op, answer in zip(ops, self.producer.cancel(cancellations), strict=True):
             self._note(Answered(op=op, status=answer.value))
 
     def _revive(self) -> None:
         refs = self._dead()
-        ops = self._ask("revive", [ref.ref for ref in refs])
+        ops = self._ask("revive", refs)
         for op, answer in zip(ops, self.producer.revive(refs), strict=True):
             self._note(Answered(op=op, status=answer.value))
 
     def _purge(self) -> None:
         refs = self._dead()
-        ops = self._ask("purge", [ref.ref for ref in refs])
+        ops = self._ask("purge", refs)
         for op, there in zip(ops, self.producer.purge(refs), strict=True):
             self._note(Answered(op=op, status="purged" if there else "absent"))
 
@@ -178,6 +191,7 @@ class Deeds:
                 now=self._clock.now(),
                 by=by,
                 claim=self._claim_op,
+                op=msgspec.json.decode(task.payload, type=int, strict=False),
             )
         )
 
@@ -208,10 +222,12 @@ class Deeds:
 
     def _settled(self, settlements: Sequence[Settlement]) -> None:
         for each in settlements:
-            self._note(Finished(token=each.lease.token, outcome=name(each.outcome)))
+            outcome = each.outcome
+            due = earliest(outcome, self._clock.now())
+            self._note(Finished(token=each.lease.token, outcome=name(outcome), earliest=due))
         for each, answer in zip(settlements, self.worker.settle(settlements), strict=True):
-            outcome = name(each.outcome)
-            self._note(Settled(token=each.lease.token, outcome=outcome, answer=answer.value))
+            word = name(each.outcome)
+            self._note(Settled(token=each.lease.token, outcome=word, answer=answer.value))
 
     def drain(self) -> list[Lease]:
         """Run all that is left to its end, as a new worker would; returns the leases it had."""

@@ -63,8 +63,9 @@ class Orchestra:
         self.parts = parts
         self._budget = budget_ms * 1_000_000
         self._folder = folder
-        self._crew = [Hand(folder) for _ in range(processes)]
-        self._idle = list(self._crew)
+        self._processes = processes
+        self._crew: list[Hand] = []
+        self._idle: list[Hand] = []
         self._at_work: dict[Hand, tuple[Part, Order]] = {}
         self._began = SYSTEM.elapsed()
 
@@ -73,18 +74,18 @@ class Orchestra:
         return SYSTEM.elapsed() - self._began
 
     def play(self, tick: Callable[[], None]) -> None:
-        """Play to the end; calls *tick* about ten times a second."""
-        while self._hand_out() or self._at_work:
-            ready, _, _ = select.select(list(self._at_work), [], [], _TICK_SECONDS)
-            for hand in ready:
-                self._take(hand)
-            self._give_up_on_the_hung()
-            tick()
-
-    def close(self) -> None:
-        """End every process at once."""
-        for hand in self._crew:
-            hand.end()
+        """Play to the end; calls *tick* about ten times a second. No process outlives it."""
+        try:
+            self._idle = [self._hire() for _ in range(self._processes)]
+            while self._hand_out() or self._at_work:
+                ready, _, _ = select.select(list(self._at_work), [], [], _TICK_SECONDS)
+                for hand in ready:
+                    self._take(hand)
+                self._give_up_on_the_hung()
+                tick()
+        finally:
+            for hand in self._crew:
+                hand.end()
 
     def _hand_out(self) -> bool:
         """Give every idle process a slice; says whether there was one to be given."""

@@ -34,8 +34,8 @@ def choose(campaigns: Sequence[Campaign], names: Sequence[str]) -> list[Campaign
     known = {campaign.name: campaign for campaign in campaigns}
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        wrong = ", ".join(map(repr, unknown)) or "nothing"
-        message = f"{wrong} is no campaign; there are: {', '.join(known)}"
+        wrong = f"{', '.join(map(repr, unknown))} is" if unknown else "there is"
+        message = f"{wrong} no campaign; there are: {', '.join(known)}"
         raise ConfigError(message)
     return [known[name] for name in dict.fromkeys(names)]
 
@@ -62,9 +62,10 @@ def perform(
     campaigns: Sequence[Campaign], wish: Wish, skipped: dict[str, str], watch: Watch
 ) -> Report:
     """Run *campaigns* until the budget is spent; Ctrl-C ends it, with the report so far."""
+    wanted = _controls(campaigns)
+    parts = [Part(one, wish.first, wish.store or one.url) for one in campaigns]
     beside = wish.store and folder_of(wish.store)
     folder = Path(tempfile.mkdtemp(prefix="tarry-prove-", dir=beside))
-    parts = [Part(one, wish.first, wish.store or one.url) for one in campaigns]
     orchestra = Orchestra(parts, budget_ms=wish.budget_ms, processes=wish.processes, folder=folder)
     interrupted = False
     try:
@@ -72,10 +73,12 @@ def perform(
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        orchestra.close()
-    report = Report(
+        if not any(part.done.broken for part in parts):
+            shutil.rmtree(folder, ignore_errors=True)
+    return Report(
         parts,
         skipped,
+        wanted,
         medium="memory, sqlite" if wish.store is None else wish.store.partition(":")[0],
         first_seed=wish.first,
         seconds=orchestra.elapsed() / 1e9,
@@ -84,6 +87,12 @@ def perform(
         folder=str(folder),
         interrupted=interrupted,
     )
-    if not report.violations:
-        shutil.rmtree(folder, ignore_errors=True)
-    return report
+
+
+def _controls(campaigns: Sequence[Campaign]) -> list[str]:
+    """Return the negative controls that *campaigns* must catch: all of them, or none."""
+    if all(campaign.name != "controls" for campaign in campaigns):
+        return []
+    from tarry.testing.proof.ground import controls  # noqa: PLC0415 - stands on the simulation
+
+    return [control.name for control in controls()]

@@ -1,5 +1,6 @@
 """Replay: one simulated history, told line by line."""
 
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -27,14 +28,20 @@ FAULTS = {
     "stall": "stalls",
     "cut": "loses its requests",
     "deaf": "loses its replies",
-    "lag": "gets its messages late",
-    "step": "has its clock stepped",
-    "slow": "every request is slow",
+    "lag": "gets messages up to {amount} ms late",
+    "step": "has its clock stepped by {amount:+} ms",
+    "slow": "requests arrive up to {amount} ms late",
     "mute": "wake-ups get lost",
     "contend": "claims find what is due locked",
+    "odd": "renewals and settlements get errors that nobody expects",
     "crash": "the medium crashes",
-    "clock": "the store's clock is stepped",
+    "clock": "the store's clock is stepped by {amount:+} ms",
 }
+"""What breaks, in words: of the process that is named, or else a sentence of its own."""
+_ATTEMPTS = {"kill": "kills its worker"}
+_TOKEN = re.compile(r"token (\d+)")
+_OPERATION = re.compile(r"operation (\d+)")
+_OF_KINDS = {"pause", "resume"}
 _WHAT = "{:>12}  {:<8}  {}"
 
 
@@ -90,16 +97,16 @@ def tell(history: History) -> Iterator[str]:
 
 def ledger_of(history: History, *, claims: bool = True) -> Iterator[str]:
     """Yield what happened, entry by entry, with or without every look for work."""
-    teller = _Teller()
+    teller = _Teller(history)
     for time, entry in zip(history.times, history.entries, strict=True):
         who, what = teller.line(entry)
         if claims or not (isinstance(entry, Asked) and entry.verb == "claim"):
-            yield _WHAT.format(f"{time / 1e6:.3f} ms", who, what).rstrip()
+            yield _WHAT.format(_time(time), who, what).rstrip()
 
 
 def verdict_of(history: History) -> Iterator[str]:
     """Yield what was broken."""
-    teller = _Teller()
+    teller = _Teller(history)
     for entry in history.entries:
         teller.line(entry)
     for found in history.violations:
@@ -118,40 +125,64 @@ def plan_of(plan: Plan) -> Iterator[str]:
     yield ""
     yield "The plan"
     planned = [(step.at, step.who, _step(step)) for step in plan.steps]
-    planned += [(fault.at, fault.who, _fault(fault)) for fault in plan.faults]
+    planned += [
+        (fault.at, fault.who, f"fault: {_fault(fault)}{_span(fault)}") for fault in plan.faults
+    ]
     for at, who, what in sorted(planned, key=lambda one: one[0]):
         yield _WHAT.format(f"{at} ms", who, what)
 
 
+def mishaps_of(plan: Plan) -> Iterator[str]:
+    """Yield what goes wrong in the world, a sentence for each: "w1 is killed at 559 ms"."""
+    for fault in plan.faults:
+        yield f"{fault.who} {_fault(fault)} at {fault.at} ms{_span(fault)}".lstrip()
+    deadly = {_target(step): None for step in plan.steps if "kill" in step.script}
+    for target in deadly:
+        yield f"the handler of {target} kills its worker"
+
+
 def _step(step: Step) -> str:
-    ref = f"{step.kind}/{step.key}"
     match step.verb:
-        case "schedule":
+        case "schedule" | "batch":
             every = f", every {step.every} ms" if step.every else ""
-            attempts = ", ".join(step.script)
+            attempts = ", ".join(_ATTEMPTS.get(word, word) for word in step.script)
             return (
-                f"schedule {ref} in {step.delay} ms{every}, on conflict {step.mode}; "
+                f"schedule {_target(step)} in {step.delay} ms{every}, on conflict {step.mode}; "
                 f"attempts of {step.run} ms: {attempts}"
             )
         case "move":
-            return f"move {ref}: {step.mode} {step.delay} ms"
-        case "pause" | "resume":
-            return f"{step.verb} {step.kind}"
+            return f"move {_target(step)}: {step.mode} {step.delay} ms"
         case _:
-            return f"{step.verb} {ref}"
+            return f"{step.verb} {_target(step)}"
+
+
+def _target(step: Step) -> str:
+    """Return what a step is about."""
+    if step.verb in _OF_KINDS:
+        return step.kind
+    return f"every key of {step.kind}" if step.verb == "batch" else f"{step.kind}/{step.key}"
 
 
 def _fault(fault: Fault) -> str:
-    amount = f" by {fault.amount} ms" if fault.amount else ""
-    span = f", for {fault.span} ms" if fault.span else ""
-    return f"fault: {FAULTS.get(fault.what, fault.what)}{amount}{span}"
+    return FAULTS[fault.what].format(amount=fault.amount)
+
+
+def _span(fault: Fault) -> str:
+    return f", for {fault.span} ms" if fault.span else ""
+
+
+def _time(nanoseconds: int) -> str:
+    return f"{nanoseconds / 1e6:.3f} ms"
 
 
 class _Teller:
     """Turns entries into words; leases are numbered as they appear, for tokens say nothing."""
 
-    def __init__(self) -> None:
-        self._by: dict[int, str] = {}
+    def __init__(self, history: History) -> None:
+        asked = list(zip(history.entries, history.times, strict=True))
+        self._asked = {entry.op: entry for entry, _ in asked if isinstance(entry, Asked)}
+        self._when = {entry.op: _time(at) for entry, at in asked if isinstance(entry, Asked)}
+        self._is_empty = not any(isinstance(entry, Left) for entry in history.entries)
         self._numbers: dict[int, int] = {}
         self._holders: dict[int, str] = {}
 
@@ -159,23 +190,28 @@ class _Teller:
         return f"lease {self._numbers.setdefault(token, len(self._numbers) + 1)}"
 
     def plain(self, said: str) -> str:
-        """Return *said* with numbers in the place of tokens."""
-        for token, number in self._numbers.items():
-            said = said.replace(f"token {token}", f"lease {number}")
-        return said
+        """Return *said* with what the lines show in the place of tokens and operations."""
+        return _OPERATION.sub(self._operation, _TOKEN.sub(self._token, said))
+
+    def _token(self, found: re.Match[str]) -> str:
+        token = int(found[1])
+        return self._lease(token) if token in self._numbers else found[0]
+
+    def _operation(self, found: re.Match[str]) -> str:
+        op = int(found[1])
+        return f"what {self._asked[op].by} asked for at {self._when[op]}"
 
     def line(self, entry: Entry) -> tuple[str, str]:
         """Return who, and what."""
         match entry:
             case Asked():
-                self._by[entry.op] = entry.by
-                return entry.by, f"asks: {entry.verb} {entry.ref}".rstrip()
+                return entry.by, f"asks: {entry.verb} {_about(entry)}".rstrip()
             case Answered():
-                return self._by.get(entry.op, ""), f"is told: {entry.status}{_facts(entry)}"
+                asked = self._asked[entry.op]
+                return asked.by, f"is told: {_status(asked, entry)}{_facts(entry)}"
             case Started():
                 self._holders[entry.token] = entry.by
-                lost = f", {entry.lost} leases lost" if entry.lost else ""
-                what = f"revision {entry.revision}, attempt {entry.attempt}{lost}"
+                what = f"revision {entry.revision}, attempt {entry.attempt}{_lost(entry.lost)}"
                 return entry.by, f"starts {entry.ref}: {what} ({self._lease(entry.token)})"
             case Finished():
                 who = self._holders.get(entry.token, "")
@@ -187,11 +223,29 @@ class _Teller:
             case Failed():
                 return entry.by or "medium", f"fault: {entry.how}"
             case Drained():
-                return "", "the end; what the store still holds:"
+                left = "the store is empty" if self._is_empty else "what the store still holds:"
+                return "", f"the end; {left}"
             case Left():
                 because = f": {entry.reason}" if entry.reason else ""
                 what = f"revision {entry.revision}, attempt {entry.attempt}"
                 return "", f"{entry.ref} {entry.state}, {what}{because}"
+
+
+def _about(asked: Asked) -> str:
+    """Return what a call is about: a kind is paused, and no key of it."""
+    return asked.ref.partition("/")[0] if asked.verb in _OF_KINDS else asked.ref
+
+
+def _status(asked: Asked, answer: Answered) -> str:
+    if asked.verb not in _OF_KINDS:
+        return answer.status
+    return "it was paused" if answer.status == "true" else "it was not paused"
+
+
+def _lost(leases: int) -> str:
+    if not leases:
+        return ""
+    return ", 1 lease lost" if leases == 1 else f", {leases} leases lost"
 
 
 def _facts(entry: Answered) -> str:

@@ -22,6 +22,9 @@ _TOTALS = {
     "syscalls": "system-calls",
 }
 """The names of the numbers in JSON, and whose they are."""
+_ESSENTIAL = ("controls", "simulation")
+"""Without these campaigns nothing is proven, whatever the others find."""
+_URL_NOTE = "In these commands URL stands for the store's, which may hold a password: put it in."
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -39,6 +42,8 @@ class Report(msgspec.Struct):
     parts: Sequence[Part]
     skipped: Mapping[str, str]
     """The campaigns that could not be run, and why."""
+    wanted: Sequence[str]
+    """The negative controls that must be caught."""
     medium: str
     first_seed: int
     seconds: float
@@ -61,25 +66,46 @@ class Report(msgspec.Struct):
         return broken.said.replace(f"{self.folder}/", "") if self.folder else broken.said
 
     @property
+    def note(self) -> str:
+        """What must be known to use the commands that replay violations; may be empty."""
+        unnamed = any("--store URL" in one.replay for one in self.violations)
+        return _URL_NOTE if unnamed else ""
+
+    @property
     def controls(self) -> dict[str, Caught | None]:
-        """The negative controls and what caught them."""
-        caught: dict[str, Caught | None] = {}
+        """The negative controls and what caught them; None got away, or was not reached."""
+        return dict(sorted((dict.fromkeys(self.wanted) | self._hunted).items()))
+
+    @property
+    def _hunted(self) -> dict[str, Caught | None]:
+        hunted: dict[str, Caught | None] = {}
         for part in self.parts:
-            caught |= part.done.caught
-        return dict(sorted(caught.items()))
+            hunted |= part.done.caught
+        return hunted
+
+    @property
+    def gaps(self) -> dict[str, str]:
+        """What was skipped and leaves nothing proven, and why."""
+        return {name: self.skipped[name] for name in _ESSENTIAL if name in self.skipped}
 
     def is_clean(self) -> bool:
-        """Say whether nothing was violated and every control was caught."""
-        return not self.violations and None not in self.controls.values()
+        """Say whether nothing was violated, nothing essential skipped, every control caught."""
+        return not self.violations and not self.gaps and None not in self.controls.values()
 
     def verdict(self) -> str:
         """Say in one line what came out."""
+        hunted = self._hunted
+        got_away = sum(caught is None for caught in hunted.values())
+        unreached = sum(name not in hunted for name in self.controls)
+        found = [_number(len(self.violations), "violation")]
+        if got_away:
+            found.append(f"{_number(got_away, 'control')} not caught")
+        if unreached:
+            found.append(f"{_number(unreached, 'control')} not reached")
+        if self.skipped:
+            found.append(f"{_number(len(self.skipped), 'campaign')} skipped")
         tried = ", ".join(counted(part) for part in self.parts)
-        violations = len(self.violations)
-        got_away = sum(caught is None for caught in self.controls.values())
-        found = f"{violations:,} violations" if violations != 1 else "1 violation"
-        away = f", {got_away} controls not caught" if got_away else ""
-        return f"{found}{away}: {tried} in {self.seconds:.0f} s"
+        return f"{', '.join(found)}: {tried or 'nothing'} in {self.seconds:.0f} s"
 
     def data(self) -> dict[str, Any]:
         """Return everything as `--json` prints it."""
@@ -145,16 +171,21 @@ class Report(msgspec.Struct):
             yield f"  `{one.replay}`" if one.replay else "  (chance: it cannot be replayed)"
         if len(violations) > _SHOWN:
             yield f"- … and {len(violations) - _SHOWN:,} more"
+        if self.note:
+            yield from ("", self.note)
 
     def _caught(self) -> Iterator[str]:
         if not self.controls:
             return
         yield from ("", "## Negative controls", "")
-        yield "| control | caught by | the first seed | replay |"
+        yield "Each was looked for among plans of its own, from seed 0 on, until a rule was broken."
+        yield ""
+        yield "| control | caught by the rule | at seed | replay |"
         yield "|---|---|---:|---|"
+        hunted = self._hunted
         for name, one in self.controls.items():
             if one is None:
-                yield _row(name, "**not caught**", "", "")
+                yield _row(name, "**not caught**" if name in hunted else "not reached", "", "")
             else:
                 replay = f"`tarry prove --control {name} --seed {one.seed}`"
                 yield _row(name, one.rule, str(one.seed), replay)
@@ -163,6 +194,10 @@ class Report(msgspec.Struct):
 def counted(part: Part) -> str:
     """Return how much of a campaign was done: "1,200 histories"."""
     return f"{part.done.tried:,} {part.campaign.unit}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _row(*cells: str) -> str:

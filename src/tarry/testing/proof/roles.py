@@ -12,12 +12,13 @@ from mmap import mmap
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from tarry.answers import CancelResult, Moved, RenewResult, Scheduled, SettleResult
 from tarry.app import Tarry
 from tarry.attempt import AnyOutcome, Dead, Done, Skip, Snooze
 from tarry.backoff import Backoff
-from tarry.clock import nap
+from tarry.clock import Clock, nap
 from tarry.context import Context
 from tarry.due import In
 from tarry.lease import Lease
@@ -25,7 +26,16 @@ from tarry.outcome.decide import name
 from tarry.request import Cancellation, Move, Request, Settlement
 from tarry.stores.store import Claimed, Store
 from tarry.task import TaskRef
-from tarry.testing.ledger import Answered, Asked, Book, Finished, Settled, Started
+from tarry.testing.ledger import (
+    Answered,
+    Asked,
+    Asking,
+    Book,
+    Finished,
+    Settled,
+    Started,
+    earliest,
+)
 from tarry.worker.run import Attempt
 from tarry.worker.serve import run_until_signal
 from tarry.worker.worker import Worker
@@ -46,10 +56,12 @@ _SHARED = 6
 
 
 class Work(msgspec.Struct):
-    """The payload: what becomes of the attempt, and how long it takes."""
+    """The payload: what becomes of the attempt, how long it takes, and who asked for it."""
 
     deed: str = "done"
     run_ms: float = 0
+    op: int = 0
+    """The op of the schedule, which the witness puts in."""
 
 
 class Witness:
@@ -63,6 +75,8 @@ class Witness:
     def __init__(self, store: Store, book: Book, *, number: int, by: str, page: mmap) -> None:
         self._store = store
         self._book = book
+        self._clock: Clock | None = getattr(store, "_clock", None)
+        """The store's, where it can be read without asking the store."""
         self.by = by
         self._ops = itertools.count(number * _OPS + 1)
         self._claims: dict[int, int] = {}
@@ -91,22 +105,26 @@ class Witness:
         finally:
             self.let_go()
 
-    def _ask(self, verb: str, refs: Sequence[TaskRef]) -> list[int]:
-        ops = [next(self._ops) for _ in refs]
-        for op, ref in zip(ops, refs, strict=True):
-            self._book.write(Asked(op=op, verb=verb, ref=str(ref), by=self.by))
+    def _ask(self, verb: str, items: Sequence[Asking]) -> list[int]:
+        ops = [next(self._ops) for _ in items]
+        for op, item in zip(ops, items, strict=True):
+            due = self._earliest(item)
+            self._book.write(Asked(op=op, verb=verb, ref=str(item.ref), by=self.by, earliest=due))
         return ops
+
+    def _earliest(self, asked: Asking | AnyOutcome) -> int:
+        return 0 if self._clock is None else earliest(asked, self._clock.now())
 
     def schedule(self, requests: Sequence[Request], *, call: str = "") -> list[Scheduled]:
         """Schedule, noted."""
-        ops = self._ask("schedule", [request.ref for request in requests])
-        answers = self._store.schedule(requests, call=call)
+        ops = self._ask("schedule", requests)
+        answers = self._store.schedule(list(map(_signed, requests, ops)), call=call)
         self._placed(ops, answers)
         return answers
 
     def reschedule(self, moves: Sequence[Move], *, call: str = "") -> list[Moved]:
         """Move, noted."""
-        ops = self._ask("move", [move.ref for move in moves])
+        ops = self._ask("move", moves)
         answers = self._store.reschedule(moves, call=call)
         self._placed(ops, answers)
         return answers
@@ -126,7 +144,7 @@ class Witness:
         self, cancellations: Sequence[Cancellation], *, call: str = ""
     ) -> list[CancelResult]:
         """Cancel, noted."""
-        ops = self._ask("cancel", [cancellation.ref for cancellation in cancellations])
+        ops = self._ask("cancel", cancellations)
         answers = self._store.cancel(cancellations, call=call)
         for op, answer in zip(ops, answers, strict=True):
             self._book.write(Answered(op=op, status=answer.value))
@@ -155,7 +173,9 @@ class Witness:
     def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
         """Settle, noted: what was decided, and whether the store took it."""
         for each in settlements:
-            self._book.write(Finished(token=each.lease.token, outcome=name(each.outcome)))
+            outcome = each.outcome
+            due = self._earliest(outcome)
+            self._book.write(Finished(token=each.lease.token, outcome=name(outcome), earliest=due))
         with self._under_way():
             answers = self._store.settle(settlements, call=call)
         for each, answer in zip(settlements, answers, strict=True):
@@ -164,8 +184,8 @@ class Witness:
             )
         return answers
 
-    def started(self, ctx: Context) -> None:
-        """Note that a handler begins."""
+    def started(self, ctx: Context, op: int) -> None:
+        """Note that a handler begins, with the op in its payload."""
         self._book.write(
             Started(
                 ref=str(ctx.ref),
@@ -177,9 +197,16 @@ class Witness:
                 now=self._now,
                 by=self.by,
                 claim=self._claims.pop(ctx.token, 0),
+                op=op,
             )
         )
         self.let_go()
+
+
+def _signed(request: Request, op: int) -> Request:
+    """Return *request* with its op in the payload."""
+    work = msgspec.json.decode(request.payload, type=Work)
+    return replace(request, payload=msgspec.json.encode(replace(work, op=op)))
 
 
 class Careless(Witness):
@@ -216,15 +243,15 @@ def work(witness: Witness, **settings: Any) -> None:
     policy = Backoff.fixed("10ms", times=3)
 
     @app.task("async.work", retry=policy)
-    async def async_work(ctx: Context, deed: str = "done", run_ms: float = 0) -> None:
-        witness.started(ctx)
+    async def async_work(ctx: Context, deed: str = "done", run_ms: float = 0, op: int = 0) -> None:
+        witness.started(ctx, op)
         if run_ms:
             await asyncio.sleep(run_ms / 1_000)
         _do(deed, ctx)
 
     @app.task("plain.work", retry=policy)
-    def plain_work(ctx: Context, deed: str = "done", run_ms: float = 0) -> None:
-        witness.started(ctx)
+    def plain_work(ctx: Context, deed: str = "done", run_ms: float = 0, op: int = 0) -> None:
+        witness.started(ctx, op)
         if run_ms:
             nap(run_ms / 1_000)
         _do(deed, ctx)
