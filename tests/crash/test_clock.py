@@ -197,7 +197,7 @@ class SteppedGround(Ground):
     def step(self, ms: int) -> None:
         """Step the clock."""
         # What is leased now may end with such a step: the medium's own clock is at fault.
-        self.book.write(Failed(by="", how="its clock steps"))
+        self.book.write(Failed(by="clock", how="its clock steps"))
         self.clock.step(ms)
         self._wall.write_text(f"{self.clock.wrong_ms / 1_000:+.3f}")
 

@@ -82,4 +82,4 @@ def of_control(name: str) -> Ground:
         message = f"there is no control {name!r}; there are: {', '.join(sorted(known))}"
         raise ConfigError(message)
     control = known[name]
-    return Ground(control.bench, control.plan, control.rules)
+    return Ground(control.bench, rules=control.rules)

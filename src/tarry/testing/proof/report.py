@@ -178,7 +178,7 @@ class Report(msgspec.Struct):
         if not self.controls:
             return
         yield from ("", "## Negative controls", "")
-        yield "Each was looked for among plans of its own, from seed 0 on, until a rule was broken."
+        yield "Each met the histories of the simulation, from seed 0 on, until it was caught."
         yield ""
         yield "| control | caught by the rule | at seed | replay |"
         yield "|---|---|---:|---|"
