@@ -197,3 +197,40 @@ def test_a_policy_that_cannot_work_is_refused_by_the_name_of_its_parameter(
 )
 def test_a_policy_says_what_it_does(policy: Backoff, text: str) -> None:
     assert str(policy) == text
+
+
+def test_the_longest_delay_is_a_year_of_365_days() -> None:
+    assert Backoff.fixed("9999w").delay_ms(1, 0, 0.5) == 365 * 24 * 60 * MINUTE
+
+
+@pytest.mark.parametrize(
+    "policy", [Backoff.fixed("1s"), Backoff.exponential("1s"), Backoff.powers(2, unit="1s")]
+)
+def test_a_policy_that_names_no_times_retries_five_times(policy: Backoff) -> None:
+    assert [delay is None for delay in delays(policy, 6)] == [False] * 5 + [True]
+
+
+def test_delays_stay_the_same_where_no_factor_is_named() -> None:
+    assert delays(Backoff((5, 7)), 4) == [5, 7, 7, 7]
+
+
+def test_powers_of_one_are_the_unit() -> None:
+    assert delays(Backoff.powers(1, unit="1m", times=2), 3) == [MINUTE, MINUTE, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("fixed", {"delay": 1, "times": 1.0}, "times: 1.0 is not a whole number of at least 0"),
+        ("fixed", {"delay": 1, "jitter": 2}, "jitter: 2 is not a number from 0 to 1"),
+        ("exponential", {"base": 1, "factor": 0}, "factor: 0 is not a number of at least 1"),
+        ("ladder", {"steps": "1m"}, "steps: '1m' is not a list of durations such as"),
+    ],
+)
+def test_a_refusal_says_what_would_have_been_accepted(
+    name: str, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(HandlerError) as refused:
+        make(name, **settings)
+
+    assert str(refused.value).startswith(message)

@@ -21,6 +21,7 @@ from tarry.due import (
     format_instant,
     parse_when,
     resolve,
+    shown,
     zone_of,
 )
 from tarry.errors import WhenError
@@ -54,6 +55,8 @@ NOW = at("2025-06-11T10:00:00+00:00")  # a Wednesday; noon in Berlin
         ("PT0.5S", 500),
         ("PT1,25S", 1_250),
         ("PT0.0001S", 1),
+        ("PT0.000001S", 1),
+        ("PT0.0010000S", 1),
         (0, 0),
         (90, 90_000),
         (0.25, 250),
@@ -98,6 +101,7 @@ NO_DURATIONS = [
     "-PT5M",
     -1,
     -0.001,
+    -1e-9,
     pytest.param(-(10**5000), id="huge and negative"),
     True,
     False,
@@ -148,6 +152,7 @@ def test_no_duration_is_shortened(delta: timedelta, seconds: float) -> None:
         (172_800_000, "2d"),
         (604_800_000, "1w"),
         (-300_000, "-5m"),
+        (-1, "-1ms"),
     ],
 )
 def test_a_duration_is_formatted_in_its_largest_units(ms: int, text: str) -> None:
@@ -207,6 +212,8 @@ def test_a_duration_stays_a_delay(value: Any) -> None:
         ("wed 12:00 Europe/Berlin", "2025-06-18T10:00+00:00"),
         ("Tue 09:00 Europe/Berlin", "2025-06-17T07:00+00:00"),
         ("thu 09:00 Europe/Berlin", "2025-06-12T07:00+00:00"),
+        ("fri 09:00 UTC", "2025-06-13T09:00+00:00"),
+        ("sat 09:00 UTC", "2025-06-14T09:00+00:00"),
         ("sun 09:00 UTC", "2025-06-15T09:00+00:00"),
     ],
 )
@@ -262,6 +269,7 @@ def test_a_naive_datetime_is_refused_and_called_so(value: Any) -> None:
         "0000-01-01 12:00 UTC",
         "2025-13-01T00:00:00Z",
         "1969-12-31T23:59:59Z",
+        "1969-12-31T23:59:59.999Z",
         "0001-01-01 00:00 Asia/Tokyo",
         "9999-12-31 23:00 America/New_York",
         "today 12:00",
@@ -333,6 +341,7 @@ def test_a_time_without_a_date_is_ahead_within_a_day_or_a_week(
         (90, 90_000),
         (-90, -90_000),
         (-0.5, -500),
+        (0.5, 500),
         (0, 0),
     ],
 )
@@ -357,3 +366,26 @@ def test_a_wish_keeps_its_when_and_is_checked_when_it_is_made(wish: Any) -> None
         wish("someday")
     with pytest.raises(AttributeError):
         wish("2h").when = "3h"
+
+
+def test_a_refusal_shows_all_that_is_accepted() -> None:
+    with pytest.raises(WhenError) as refused:
+        duration_ms("soon")
+
+    assert str(refused.value) == (
+        '\'soon\' is not a duration: "500ms", "30m", "1h30m", "7d", "PT30M", '
+        "a number of seconds, a timedelta; never negative"
+    )
+
+
+def test_what_python_refuses_to_print_is_shown_by_its_type() -> None:
+    assert shown(10**5000) == "this int"
+
+
+def test_utc_needs_no_zone_database() -> None:
+    assert zone_of("UTC") is UTC
+
+
+def test_a_name_too_long_for_a_file_is_no_zone() -> None:
+    with pytest.raises(WhenError, match="unknown time zone"):
+        zone_of("A" * 300)

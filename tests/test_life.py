@@ -569,3 +569,59 @@ def test_a_revived_task_starts_anew_without_its_series(life: Life) -> None:
     assert change.life == Life(
         Task(ref=REF, due=NOW, revision=9, created=NOW, payload=b"old", keep_ms=8)
     )
+
+
+# ---- what ended on the way is told, whatever the answer
+
+GONE = Life(None, marked(EXPIRED, keep_ms=8))
+"""Its attempt was cancelled and its lease has ended: the first verb that looks tells so."""
+BEHIND = Life(WAITING, GONE.running)
+ENDED = (replace(marked(EXPIRED, keep_ms=8).task, state=TaskState.CANCELLED, ended=NOW),)
+
+
+@pytest.mark.parametrize(
+    ("life", "verb"),
+    [
+        (GONE, schedule),
+        (GONE, lambda life: schedule(life, if_revision=1)),
+        (BEHIND, schedule),
+        (BEHIND, lambda life: schedule(life, on_conflict=KEEP)),
+        (GONE, lambda life: lives.reschedule(life, Move(REF, In(5)), NOW, draw())),
+        (BEHIND, lambda life: lives.reschedule(life, Move(REF, In(5)), NOW, draw())),
+        (BEHIND, lambda life: lives.reschedule(life, Move(REF, In(5), if_revision=1), NOW, draw())),
+        (BEHIND, lambda life: lives.cancel(life, Cancellation(REF, 1), NOW)),
+        (GONE, lambda life: lives.cancel(life, Cancellation(REF), NOW)),
+        (GONE, lambda life: lives.revive(life, None, NOW, draw())),
+        (GONE, lambda life: lives.revive(life, LETTER, NOW, draw())),
+        (BEHIND, lambda life: lives.revive(life, LETTER, NOW, draw())),
+    ],
+)
+def test_the_verb_that_finds_a_cancelled_attempt_ended_tells_of_its_end(
+    life: Life, verb: Callable[[Life], lives.Change[object]]
+) -> None:
+    assert verb(life).ended == ENDED
+
+
+def test_a_cancelled_revision_is_recorded_with_its_end() -> None:
+    change = lives.cancel(Life(WAITING), Cancellation(REF), NOW)
+
+    assert change.ended == (replace(WAITING, state=TaskState.CANCELLED, ended=NOW, reason=""),)
+
+
+def test_a_task_keeps_its_history_as_long_as_its_schedule_asked_for() -> None:
+    task = schedule(NOTHING, keep_ms=7).life.waiting
+
+    assert task is not None
+    assert task.keep_ms == 7
+
+
+def test_a_claim_that_names_no_place_has_none() -> None:
+    assert lives.claim(WAITING, token=1, holder="w", expires=NOW + 9).place == 0
+
+
+def test_the_next_occurrence_does_not_carry_the_reason_of_the_one_before() -> None:
+    lease = replace(RUNNING, task=replace(RUNNING.task, reason="failed once"))
+
+    change = lives.settle(Life(None, lease), Settlement(lease, Done(), NEXT), NOW, draw())
+
+    assert change.life == Life(FOLLOWING)

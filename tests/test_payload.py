@@ -14,6 +14,7 @@ import pytest
 
 from tarry.errors import HandlerError, PayloadError
 from tarry.payload import (
+    PAYLOAD_LIMIT,
     Arguments,
     Plain,
     check_size,
@@ -263,7 +264,16 @@ def test_headers_are_text_to_text() -> None:
     assert decode_headers(encode_headers({"a": "b", "ü": "✓"})) == {"a": "b", "ü": "✓"}
 
 
-@pytest.mark.parametrize("headers", [{"a": 1}, {1: "a"}, {"a": None}, {"a": "\ud800"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"a": 1},
+        {1: "a"},
+        {"a": None},
+        {"a": "\ud800"},
+        pytest.param({"a": 10**5_000}, id="a number too long to print"),
+    ],
+)
 def test_other_headers_are_refused(headers: Any) -> None:
     with pytest.raises(PayloadError, match="nothing was written"):
         encode_headers(headers)
@@ -278,3 +288,48 @@ def test_payload_and_headers_together_have_a_limit() -> None:
 
 def test_the_plain_codec_changes_nothing() -> None:
     assert Plain().decode(Plain().encode(b"{}")) == b"{}"
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"{", b"[]", b'{"a":1}', b'{"a":"\xff"}'])
+def test_headers_that_cannot_be_read_are_an_error(data: bytes) -> None:
+    with pytest.raises(PayloadError, match="the headers cannot be read"):
+        decode_headers(data)
+
+
+def test_a_task_may_have_256_kibibytes() -> None:
+    assert PAYLOAD_LIMIT == 262_144
+
+
+# ---- what a handler takes
+
+
+def test_the_context_is_no_argument() -> None:
+    def fn(ctx: Any, order_id: int) -> None: ...
+
+    assert Arguments(fn, skip_first=True).names == ("order_id",)
+
+
+def test_what_the_handler_does_not_know_is_refused_when_it_is_scheduled() -> None:
+    with pytest.raises(PayloadError, match="colour"):
+        arguments(order).encode({"order_id": 1, "colour": "red"})
+
+
+def test_a_hint_with_a_limit_is_held_to_it() -> None:
+    def fn(x: Annotated[int, msgspec.Meta(ge=0)]) -> None: ...
+
+    with pytest.raises(PayloadError, match="x"):
+        arguments(fn).encode({"x": -1})
+
+
+def test_a_required_argument_may_stand_behind_an_optional_one() -> None:
+    def fn(a: int = 1, *, b: int) -> None: ...
+
+    assert arguments(fn).decode(b'{"b":2}') == ({"b": 2}, ())
+    assert arguments(fn).decode(b'{"b":2,"c":3}') == ({"b": 2}, ("c",))
+
+
+def test_a_payload_that_is_nested_too_deeply_does_not_fit() -> None:
+    def fn(x: Any) -> None: ...
+
+    with pytest.raises(PayloadError, match="no longer fits"):
+        arguments(fn).decode(b'{"x":' + b"[" * 100_000)

@@ -19,6 +19,11 @@ SHARED = {"bare", "child", "ledger", "measure", "side"}
 BY_HAND = {"peers", "side_apscheduler", "side_beanstalkd", "side_huey", "side_tarry"}
 
 FIGURES = {
+    "herd": {
+        *("executed", "cpu_per_task_us", "lost", "twice", "early", "rss_before_mb"),
+        *("rss_growth_mb", "trickle", "trickle_lost", "trickle_p50_ms", "trickle_p99_ms"),
+        *("trickle_max_ms", "shared_executed", "shared_lost", "shared_twice", "shared_least"),
+    },
     "burst": {"async", "sync", "async_first_ms", "sync_first_ms"},
     "idle": {
         "claims",

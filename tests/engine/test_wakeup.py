@@ -149,3 +149,29 @@ def test_any_news_matters_to_a_worker_that_is_awake() -> None:
     wakeup.after(claimed(NOW, leases=1), full=False)
 
     assert wakeup.matters(NOW + 10_000)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_worker_that_claims_again_at_once_is_not_asleep(full: bool) -> None:
+    wakeup = Wakeup()
+    wakeup.after(claimed(NOW + 500), full=False)
+
+    assert wakeup.after(claimed(NOW, leases=1), full=full) == 0
+
+    assert wakeup.wakes_at is None
+
+
+def test_a_worker_that_claims_is_not_asleep() -> None:
+    wakeup = Wakeup()
+    wakeup.after(claimed(NOW + 500), full=False)
+
+    wakeup.awake()
+
+    assert wakeup.matters(NOW + 10_000)
+
+
+def test_sleeps_a_single_millisecond_and_does_not_back_off() -> None:
+    wakeup = Wakeup()
+
+    assert wakeup.after(claimed(NOW + 1), full=False) == MS
+    assert wakeup.wakes_at == NOW + 1

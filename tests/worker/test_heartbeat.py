@@ -7,7 +7,7 @@ import pytest
 
 from tarry.answers import RenewResult
 from tarry.due import In
-from tarry.errors import StoreError, StoreUnavailableError
+from tarry.errors import StoreUnavailableError
 from tarry.handler import Handler
 from tarry.lease import Lease
 from tarry.request import Cancellation, Request
@@ -42,7 +42,7 @@ class Kit:
         self.clock = ManualClock()
         self.store = Store(self.clock)
         self.changes: list[Attempt] = []
-        self.troubles: list[tuple[StoreError, float]] = []
+        self.troubles: list[tuple[Exception, float]] = []
         self.heartbeat = Heartbeat(
             self.store,
             LEASE_MS,
@@ -287,3 +287,15 @@ def test_the_pulse_begins_with_a_third_of_the_lease(kit: Kit) -> None:
     pulse = Pulse(kit.heartbeat, LEASE_MS, ThreadRuntime(clock=kit.clock))
 
     assert pulse._beat == LEASE_MS / 3_000
+
+
+def test_a_store_that_does_not_answer_a_confirmation_is_told_of(kit: Kit) -> None:
+    [attempt] = kit.hold()
+    kit.store.down = True
+
+    kit.heartbeat.confirm(kit.clock.elapsed)
+
+    [(error, again)] = kit.troubles
+    assert isinstance(error, StoreUnavailableError)
+    assert again == 0
+    assert not attempt.confirmed

@@ -16,6 +16,7 @@ from tarry.errors import StoreUnavailableError, WorkerError
 from tarry.events import AttemptEnded, LeaseLost, SlotLost, WorkerStopped
 from tarry.outcome.decide import LOST_LIMIT
 from tarry.request import Settlement
+from tarry.worker.run import Attempt
 from tarry.worker.worker import LOST_SLOTS
 
 QUICKLY = Backoff.fixed("5ms", times=3)
@@ -457,3 +458,28 @@ def test_a_task_lost_too_often_is_dead_without_being_run(
     assert ran == []
     assert event.outcome == "dead"
     assert event.reason.startswith("lost too often")
+
+
+# ---- what the worker itself cannot deal with
+
+
+def test_a_slot_outlives_what_it_cannot_explain_and_the_lease_runs_out(
+    app: Tarry, ears: Ears, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = declare(app, "async", lambda ctx, n: None)
+    failing = iter([True])
+    real = Attempt.outcome
+
+    def outcome(self: Attempt, *args: Any) -> Any:
+        if next(failing, False):
+            raise RuntimeError("a mistake of tarry's own")
+        return real(self, *args)
+
+    monkeypatch.setattr(Attempt, "outcome", outcome)
+    with app.worker(lease="150ms", concurrency=1):
+        task.schedule("now")
+        [ended] = ears.ended()
+
+    assert (ended.outcome, ended.attempt) == ("done", 2), "the one slot there is went on"
+    assert len(ears.of(LeaseLost)) == 1
+    assert "failed outside of its handler" in caplog.text

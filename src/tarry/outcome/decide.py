@@ -5,7 +5,7 @@ from typing import Protocol
 from tarry.attempt import DONE, AnyOutcome, Dead, Done, Release, Retry, Skip, Snooze
 from tarry.backoff import Backoff
 from tarry.due import At, In, parse_when
-from tarry.errors import WhenError
+from tarry.errors import HandlerError, WhenError
 from tarry.recurrence import Rule
 from tarry.request import Successor
 from tarry.task import Task
@@ -32,6 +32,11 @@ def before(task: Task, limits: Limits, lateness_ms: float) -> Dead | None:
         return Dead(f"lost too often: {task.lost} workers died or stalled while attempting it")
     if limits.drop_after_ms is not None and lateness_ms > limits.drop_after_ms:
         return Dead(f"expired: {lateness_ms / 1_000:.3f} s late")
+    if task.rule:
+        try:
+            Rule.parse(task.rule)
+        except HandlerError as error:
+            return Dead(f"its rule cannot be read: {error}")
     return None
 
 
@@ -86,10 +91,16 @@ def describe(error: BaseException) -> str:
 
 
 def successor(task: Task, now: int) -> Successor | None:
-    """Return the occurrence that follows *task*'s, None where it does not recur or has ended."""
+    """Return the occurrence that follows *task*'s, None where it does not recur or has ended.
+
+    A rule that cannot be read has no next occurrence: its task is dead (see `before`).
+    """
     if not task.rule:
         return None
-    following = Rule.parse(task.rule).next(task.nominal, now)
+    try:
+        following = Rule.parse(task.rule).next(task.nominal, now)
+    except HandlerError:
+        return None
     return None if following is None else Successor(following, following)
 
 

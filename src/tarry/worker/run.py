@@ -45,6 +45,7 @@ class Attempt:
         "claimed",
         "confirmed",
         "ended_early",
+        "freed",
         "handler",
         "lateness_ms",
         "lease",
@@ -63,6 +64,7 @@ class Attempt:
         self.lost = False
         self.cancelled = lease.cancelled
         self.ended_early = False
+        self.freed = False
         self.lateness_ms = 0.0
         self.began = 0
         self.runner: object = None

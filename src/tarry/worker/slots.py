@@ -18,10 +18,18 @@ Begin = Callable[[Attempt], Coroutine[Any, Any, None] | None]
 class Slots:
     """As many coroutines as attempts may wait at a time, on one event loop."""
 
-    def __init__(self, begin: Begin, *, held_up: Callable[[], bool], clock: Clock) -> None:
+    def __init__(
+        self,
+        begin: Begin,
+        *,
+        held_up: Callable[[], bool],
+        failed: Callable[[Attempt, Exception], None],
+        clock: Clock,
+    ) -> None:
         self.queue: deque[Attempt] = deque()
         self._begin = begin
         self._held_up = held_up
+        self._failed = failed
         self._clock = clock
         self._idle: list[asyncio.Future[None]] = []
         self._waking = False
@@ -53,9 +61,12 @@ class Slots:
             attempt = self.queue.popleft()
             if self.queue and not self._waking:
                 self.wake()
-            going_on = self._begin(attempt)
-            if going_on is not None:
-                await going_on
+            try:
+                going_on = self._begin(attempt)
+                if going_on is not None:
+                    await going_on
+            except Exception as error:  # noqa: BLE001 - a slot outlives what it cannot explain
+                self._failed(attempt, error)
             if attempt.began > turn_ends:
                 await asyncio.sleep(0)
                 turn_ends = self._clock.elapsed() + _TURN_NS

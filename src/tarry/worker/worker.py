@@ -96,7 +96,10 @@ class Worker:
         self._wakeup = Wakeup()
         self._threads: Threads[Attempt] = Threads(concurrency, self._run_on_thread, self._runtime)
         self._slots = Slots(
-            self._attempt, held_up=lambda: self._alone is not None, clock=self._clock
+            self._attempt,
+            held_up=lambda: self._alone is not None,
+            failed=self._failed,
+            clock=self._clock,
         )
         self._running: dict[int, Attempt] = {}
         self._calls = 0
@@ -287,7 +290,7 @@ class Worker:
     def _give_back(self, attempt: Attempt) -> None:
         self._released += 1
         self._end_alone(attempt)
-        self._room.freed(attempt.handler, ran=False)
+        self._free(attempt, ran=False)
         self._settler.add(attempt.settlement(RELEASE, self._contact.now()))
 
     async def _place_series(self) -> None:
@@ -478,7 +481,7 @@ class Worker:
             self._running.pop(attempt.lease.token, None)
         if self._alone is not None:
             self._end_alone(attempt)
-        self._room.freed(attempt.handler, ran=True)
+        self._free(attempt, ran=True)
         if full:
             self._sleeper.wake()
         if self._stop:
@@ -490,6 +493,21 @@ class Worker:
         self._attempts += 1
         self._settler.add(attempt.settlement(outcome, self._contact.now()))
         self._emit(attempt.ended(outcome, run_ms, error))
+
+    def _free(self, attempt: Attempt, *, ran: bool) -> None:
+        attempt.freed = True
+        self._room.freed(attempt.handler, ran=ran)
+
+    def _failed(self, attempt: Attempt, error: Exception) -> None:
+        """Let go of an attempt that the worker itself cannot deal with; its lease runs out."""
+        self._heartbeat.drop(attempt.lease.token)
+        self._running.pop(attempt.lease.token, None)
+        self._end_alone(attempt)
+        if not attempt.freed:
+            self._free(attempt, ran=False)
+        self._emit(LeaseLost(ref=attempt.lease.ref, token=attempt.lease.token))
+        message = f"an attempt at {attempt.lease.ref} failed outside of its handler"
+        self._loop.call_exception_handler({"message": message, "exception": error})
 
     def _settled(self, settlement: Settlement, answer: SettleResult) -> None:
         # Not before: a lease that runs out while its outcome waits for the store is run again.
