@@ -3,13 +3,14 @@
 import os
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tarry.due import duration_ms
+from tarry.due import duration_ms, shown
 from tarry.errors import ConfigError, TarryError
 from tarry.task import check_kind, check_namespace
 
@@ -105,16 +106,20 @@ def _table(path: Path) -> dict[str, object] | None:
         return None
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message = f"{path} is no TOML: {error}"
+    except (ValueError, RecursionError) as error:
+        message = f"{path} is no TOML that can be read: {error}"
         raise ConfigError(message) from error
     if path.name == "tarry.toml":
         return data
-    table = data.get("tool", {}).get("tarry")
-    if table is not None and not isinstance(table, dict):
-        message = f"{path}: {_TABLE} is a table of settings, not {table!r}"
+    tool = _as_table(path, "tool", data.get("tool", {}))
+    return _as_table(path, _TABLE, tool["tarry"]) if "tarry" in tool else None
+
+
+def _as_table(path: Path, name: str, value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        message = f"{path}: {name} is a table of settings, not {shown(value)}"
         raise ConfigError(message)
-    return table
+    return value
 
 
 def _from_table(path: Path, table: Mapping[str, object], *, at_hand: bool) -> _Found:
@@ -152,7 +157,9 @@ def _checked(name: str, value: object, source: str) -> object:
 def _from_text(check: Callable[[object], object], text: str) -> object:
     """Return what *text* of the environment means for a setting that is not text."""
     if check in (_count, _port) and text.strip().isdecimal():
-        return int(text)
+        # Python reads no more than 4300 digits, and skips less space than it strips.
+        with suppress(ValueError):
+            return int(text)
     if check is _switch:
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
     return text
@@ -179,14 +186,14 @@ def _kinds(value: object) -> tuple[str, ...]:
 
 def _count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        message = f"{value!r} is not a whole number from 1"
+        message = f"{shown(value)} is not a whole number from 1"
         raise ValueError(message)
     return value
 
 
 def _port(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 65_535:  # noqa: PLR2004
-        message = f"{value!r} is not a port from 0 to 65535"
+        message = f"{shown(value)} is not a port from 0 to 65535"
         raise ValueError(message)
     return value
 

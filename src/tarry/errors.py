@@ -6,6 +6,7 @@ TarryError
 ├── PayloadError            arguments that do not fit, or are too large
 ├── HandlerError            a handler or policy that cannot work as declared
 ├── ConflictError           `on_conflict="fail"` or `if_revision` was not met
+├── CursorError             a cursor that no page of a scan answered
 ├── ConfigError             settings that cannot be used
 ├── UnsupportedError        the medium cannot do this verb
 ├── WorkerError             the worker cannot go on
@@ -54,6 +55,10 @@ class ConflictError(TarryError):
     def __init__(self, message: str, *, answers: Sequence[object] = ()) -> None:
         super().__init__(message)
         self.answers = list(answers)
+
+
+class CursorError(TarryError, ValueError):
+    """A cursor that no page of such a scan answered; nothing was read."""
 
 
 class ConfigError(TarryError, ValueError):

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tarry import Tarry
+from tarry import Tarry, TaskRef
 from tarry.cli.output import blocks, clean, relative
+from tarry.due import In
 from tarry.lease import Lease
+from tarry.request import Request
 
 Run = Callable[..., Result]
 Claim = Callable[[str], list[Lease]]
@@ -235,3 +237,14 @@ def test_the_smallest_bar_can_be_seen() -> None:
     assert blocks(0, 1_000) == ""
     assert len(blocks(1, 1_000)) == 1
     assert len(blocks(1_000, 1_000)) == 40
+
+
+def test_what_a_hand_has_mended_is_still_one_line_of_json(shop: Tarry, run: Run) -> None:
+    shop.store.schedule(
+        [Request(TaskRef("k", "1"), In(60_000), b'{"n":\n1}', rule="nonsense", nominal=1)]
+    )
+
+    [line] = run("show", "k", "1", "--json").stdout.splitlines()
+
+    shown = json.loads(line)
+    assert (shown["payload"], shown["rule"]) == ({"n": 1}, "nonsense")

@@ -25,6 +25,7 @@ _CODES: tuple[tuple[type[errors.TarryError], int], ...] = (
     (errors.RefError, USAGE),
     (errors.PayloadError, USAGE),
     (errors.HandlerError, USAGE),
+    (errors.CursorError, USAGE),
     (errors.ConfigError, USAGE),
 )
 

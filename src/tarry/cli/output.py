@@ -11,6 +11,7 @@ import msgspec
 
 from tarry.clock import SYSTEM
 from tarry.due import format_duration, format_instant, zone_of
+from tarry.errors import PayloadError
 from tarry.payload import decode_headers
 from tarry.task import Task
 
@@ -101,13 +102,35 @@ def both(instant: int, tz: str | None = None) -> str:
 
 
 def payload_of(task: Task) -> object:
-    """Return the payload as JSON has it, or a word about bytes that are none."""
+    """Return the payload as JSON has it, or a word about bytes that cannot be read so."""
     try:
         msgspec.json.decode(task.payload)
         task.payload.decode()
     except (msgspec.DecodeError, UnicodeDecodeError):
         return f"<{len(task.payload)} bytes that are no JSON>"
-    return msgspec.Raw(task.payload)
+    except RecursionError:
+        return f"<{len(task.payload)} bytes that are nested too deeply>"
+    # On one line, whatever hand wrote it.
+    return msgspec.Raw(msgspec.json.format(task.payload, indent=-1))
+
+
+def rule_of(task: Task) -> object:
+    """Return the rule as JSON has it, or the text of one that cannot be read."""
+    if not task.rule:
+        return None
+    try:
+        msgspec.json.decode(task.rule)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return task.rule
+    return msgspec.Raw(task.rule.encode())
+
+
+def headers_of(task: Task) -> dict[str, str] | str:
+    """Return the headers, or the text of those that cannot be read."""
+    try:
+        return decode_headers(task.headers)
+    except PayloadError:
+        return task.headers.decode(errors="backslashreplace")
 
 
 def described(task: Task, tz: str | None = None) -> dict[str, Any]:
@@ -127,8 +150,8 @@ def described(task: Task, tz: str | None = None) -> dict[str, Any]:
         "lost": task.lost,
         "created": absolute(task.created, tz),
         "payload": payload_of(task),
-        "headers": decode_headers(task.headers),
-        "rule": msgspec.Raw(task.rule.encode()) if task.rule else None,
+        "headers": headers_of(task),
+        "rule": rule_of(task),
         "nominal": instant(task.nominal),
         "declared": task.declared,
         "cancelled": task.cancelled,

@@ -8,8 +8,7 @@ import msgspec
 from tarry.app import Tarry
 from tarry.cli.exits import NOT_FOUND, fail
 from tarry.cli.options import json_option, tz_option, with_app
-from tarry.cli.output import both, clean, described, pairs, payload_of, put
-from tarry.payload import decode_headers
+from tarry.cli.output import both, clean, described, headers_of, pairs, payload_of, put
 from tarry.task import Task, check_ref
 
 
@@ -51,8 +50,12 @@ def _facts(task: Task, tz: str | None) -> Iterator[tuple[str, object]]:
     yield "attempt", f"{task.attempt}, lost {task.lost}, snoozes {task.snoozes}"
     yield "created", both(task.created, tz)
     yield "payload", bytes(payload).decode() if isinstance(payload, msgspec.Raw) else payload
-    for name, value in decode_headers(task.headers).items():
-        yield f"header {name}", value
+    headers = headers_of(task)
+    if isinstance(headers, str):
+        yield "headers", f"{headers} (they cannot be read)"
+    else:
+        for name, value in headers.items():
+            yield f"header {name}", value
     if task.rule:
         owner = "declared by the code" if task.declared else "made by a caller"
         yield "rule", f"{task.rule} ({owner})"

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from tarry import life as lives
 from tarry.answers import CancelResult, Moved, RenewResult, ReviveResult, Scheduled, SettleResult
 from tarry.clock import SYSTEM, Clock
+from tarry.due import shown
+from tarry.errors import CursorError
 from tarry.lease import Lease
 from tarry.life import NOTHING, Change, Life
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
@@ -457,5 +459,11 @@ def _cursor(task: Task) -> str:
 def _after(cursor: str | None) -> tuple[str, str, int] | None:
     if cursor is None:
         return None
-    kind, revision, key = cursor.split(" ", 2)
-    return kind, key, int(revision)
+    try:
+        kind, revision, key = cursor.split(" ", 2)
+        return kind, key, int(revision)
+    except ValueError as error:
+        message = (
+            f"{shown(cursor)} is no cursor of this scan: hand back what the page before answered"
+        )
+        raise CursorError(message) from error

@@ -8,6 +8,8 @@ import msgspec
 
 from tarry import life as lives
 from tarry.clock import MS_PER_YEAR_9999, Clock
+from tarry.due import shown
+from tarry.errors import CursorError
 from tarry.life import Life
 from tarry.stores.sqlite import record, rows
 from tarry.stores.sqlite.connection import Connections
@@ -17,6 +19,7 @@ from tarry.stores.store import Counts, Filter, Page, matches
 from tarry.task import Task, TaskRef, TaskState
 
 _EXAMINE = 10
+_PAST_NUMBERS = 1 << 63
 _json = msgspec.json.Encoder().encode
 _Place = tuple[int, int, int]
 """Where a record stands in a scan: due, row, and 1 for what waits behind a running attempt."""
@@ -120,7 +123,7 @@ class Looking:
         examine = limit * _EXAMINE
         asked = {
             "state": where.state.value,
-            "id": int(cursor or 0),
+            "id": 0 if cursor is None else _numbers(cursor, 1)[0],
             "now": self._clock.now(),
             "limit": examine + 1,
         }
@@ -237,5 +240,20 @@ def _page(
 def _parse(cursor: str | None) -> _Place:
     if cursor is None:
         return (-1, -1, -1)
-    due, place, slot = cursor.split(" ")
-    return int(due), int(place), int(slot)
+    due, place, slot = _numbers(cursor, 3)
+    return due, place, slot
+
+
+def _numbers(cursor: str, count: int) -> list[int]:
+    """Return the *count* numbers that *cursor* names."""
+    try:
+        found = [int(word) for word in cursor.split(" ")]
+    except ValueError:
+        found = []
+    # SQLite's integers have 64 bits.
+    if len(found) != count or any(abs(number) >= _PAST_NUMBERS for number in found):
+        message = (
+            f"{shown(cursor)} is no cursor of this scan: hand back what the page before answered"
+        )
+        raise CursorError(message)
+    return found

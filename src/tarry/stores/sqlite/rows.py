@@ -28,8 +28,8 @@ def task(kind: str, row: Row, state: TaskState = TaskState.SCHEDULED, ended: int
         keep_ms=row[11],
         rule=row[12],
         reason=row[13],
-        headers=row[14],
-        payload=row[15],
+        headers=_bytes(row[14]),
+        payload=_bytes(row[15]),
         state=state,
         ended=ended,
     )
@@ -49,6 +49,11 @@ def lease(kind: str, row: Row, token: int, holder: str, expires: int) -> Lease:
 def ended(kind: str, row: Row) -> Task:
     """Return the record of an end."""
     return task(kind, row, TaskState(row[HEAD]), row[HEAD + 1])
+
+
+def _bytes(value: bytes | str) -> bytes:
+    # What somebody mended in a SQL shell is text.
+    return value.encode() if isinstance(value, str) else value
 
 
 def columns(lane: int, task: Task) -> dict[str, Any]:
