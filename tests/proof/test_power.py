@@ -11,7 +11,8 @@ import pytest
 
 from tarry.attempt import DONE
 from tarry.due import In
-from tarry.request import Request, Settlement, Successor
+from tarry.errors import StoreUnavailableError
+from tarry.request import Cancellation, Request, Settlement, Successor
 from tarry.stores.sqlite.store import SqliteStore
 from tarry.task import TaskRef
 from tarry.testing.clock import ManualClock
@@ -76,6 +77,7 @@ def test_at_sync_full_nothing_acknowledged_is_lost(seed: int) -> None:
     assert tally.tried == SLICE
     assert tally.counts["lost"] == 0
     assert idle(tally, "acknowledged", "sectors forgotten") == []
+    assert idle(tally, "syncs failed", "cuts behind a failed sync") == []
     # The making of the file, which is not in WAL mode yet; then commits, then checkpoints.
     assert idle(tally, "cuts after create db", "cuts after write journal") == []
     assert idle(tally, "cuts after sync journal", "cuts after delete journal") == []
@@ -106,10 +108,11 @@ def test_the_same_seed_cuts_the_same() -> None:
         ("sync=normal taken for full", {"forgotten", "lost", "revision used twice"}),
         ("a relaxed cancel", {"forgotten", "after cancel"}),
         ("a token reused after a crash", {"token used twice"}),
+        ("a failed sync taken for the last", {"damaged", "forgotten", "lost"}),
     ],
 )
 def test_what_is_broken_on_purpose_is_found_out(control: str, rules: set[str]) -> None:
-    tally = CONTROLS[control](22, 200)
+    tally = CONTROLS[control](48, 200)
 
     assert rules <= {broken.rule for broken in tally.broken}
 
@@ -146,6 +149,28 @@ def test_the_revision_of_a_next_occurrence_is_never_given_out_again(tmp_path: Pa
         with opened(tmp_path, seed=1) as store:
             [fresh] = store.schedule([Request(TaskRef("report", "weekly"), In(0))])
             assert fresh.revision > seen.revision
+
+
+def test_a_checkpoint_after_a_failed_sync_rests_on_a_wal_that_is_there(tmp_path: Path) -> None:
+    refs = [TaskRef("kind", str(number)) for number in range(3)]
+    with recorded(str(tmp_path)) as recording, opened(tmp_path) as store:
+        for ref in refs:
+            store.schedule([Request(ref, In(0), b"x" * 9_000)])
+        store.claim(["kind"], limit=1, lease_ms=1_000, holder="w")
+        recording.fails_in = 1
+        with pytest.raises(StoreUnavailableError):
+            store.cancel([Cancellation(refs[2])])  # may or may not have happened
+        with store._connections.apart() as db:
+            db.execute("PRAGMA wal_checkpoint").fetchone()
+        steps = list(recording.steps)
+    # The database is half written, and its sync has not come yet.
+    half = max(number for number, step in enumerate(steps) if step.what == "write")
+
+    assert steps[half].name == NAME
+    for _ in after_cuts(steps[:half], tmp_path):
+        with opened(tmp_path) as store:
+            assert store.check() == []
+            assert None not in store.get(refs[:2])
 
 
 # ---- the recording, and the disk
@@ -186,6 +211,43 @@ def test_what_was_synced_survives_every_cut() -> None:
         disk.take(step)
 
     assert all(files == {"a": b"x" * 3 * SECTOR} for files in cuts(disk))
+
+
+def test_what_a_failed_sync_left_behind_no_later_one_makes_durable() -> None:
+    disk = Disk({"a": b"." * 3 * SECTOR})
+    disk.take(Step("write", "a", 0, b"x" * 2 * SECTOR))
+    disk.take(Step("failed sync", "a"))
+    disk.take(Step("write", "a", 2 * SECTOR, b"y" * SECTOR))
+    disk.take(Step("sync", "a"))
+
+    assert disk.cached() == {"a": b"x" * 2 * SECTOR + b"y" * SECTOR}
+    left = {files["a"][::SECTOR] for files in cuts(disk)}
+    assert left == {b"..y", b".xy", b"x.y", b"xxy"}
+
+
+def test_what_is_written_again_after_a_failed_sync_is_durable() -> None:
+    disk = Disk({"a": b"." * 2 * SECTOR})
+    disk.take(Step("write", "a", 0, b"x" * 2 * SECTOR))
+    disk.take(Step("failed sync", "a"))
+    disk.take(Step("write", "a", 0, b"y"))
+    disk.take(Step("sync", "a"))
+
+    left = {(files["a"][:2], files["a"][SECTOR:][:2]) for files in cuts(disk)}
+    assert left == {(b"yx", b".."), (b"yx", b"xx")}
+
+    disk.take(Step("write", "a", 0, disk.cached()["a"]))
+    disk.take(Step("sync", "a"))
+    assert all(files == disk.cached() for files in cuts(disk))
+
+
+def test_a_size_that_a_failed_sync_left_behind_is_not_forgotten_by_the_next() -> None:
+    disk = Disk({"a": b"." * 3 * SECTOR})
+    disk.take(Step("write", "a", 2 * SECTOR, b"x" * SECTOR))
+    disk.take(Step("truncate", "a", SECTOR))
+    disk.take(Step("failed sync", "a"))
+    disk.take(Step("sync", "a"))
+
+    assert all(files == {"a": b"." * SECTOR} for files in cuts(disk))
 
 
 def test_each_sector_that_was_not_synced_has_a_fate_of_its_own() -> None:

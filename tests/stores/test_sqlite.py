@@ -1,7 +1,10 @@
 """The SQLite store keeps every promise of a store, and says in which way."""
 
+import os
 import re
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -14,8 +17,15 @@ from tarry.answers import CancelResult
 from tarry.attempt import DONE
 from tarry.clock import SYSTEM
 from tarry.due import In
-from tarry.errors import RefError, StoreBusyError, StoreClosedError, StoreError
+from tarry.errors import (
+    RefError,
+    StoreClosedError,
+    StoreError,
+    StoreFullError,
+    StoreUnavailableError,
+)
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
+from tarry.stores.sqlite import checkpoint
 from tarry.stores.sqlite.record import SQL
 from tarry.stores.sqlite.store import SqliteStore
 from tarry.stores.store import RECLAIM_LIMIT, Filter
@@ -37,6 +47,7 @@ from tarry.testing.conformance.kit import (
     shown,
     start,
 )
+from tarry.testing.proof.vfs import Recording, recorded, unavailable
 
 
 @pytest.fixture
@@ -389,18 +400,171 @@ def test_a_lease_is_reached_by_its_row(analysed: SqliteStore, statement: str) ->
     assert "SEARCH task USING INTEGER PRIMARY KEY (rowid=?)" in plan(analysed, statement)
 
 
-def test_after_a_failed_sync_nothing_is_promised_before_the_wal_was_moved(tmp_path: Path) -> None:
-    with closing(SqliteStore(str(tmp_path / "tarry.db"))) as store:
-        store.schedule([Request(TaskRef("k", "1"), In(0))])
-        store._connections.suspect = True
-        with closing(sqlite3.connect(tmp_path / "tarry.db", isolation_level=None)) as reader:
-            reader.execute("BEGIN")
-            assert reader.execute("SELECT count(*) FROM task").fetchone() == (1,)
+# ---- a sync that fails
 
-            with pytest.raises(StoreBusyError, match="a sync failed"):
-                store.schedule([Request(TaskRef("k", "2"), In(0))])
-            assert store.claim(["k"], limit=1, lease_ms=1, holder="h").leases
 
-        assert store.schedule([Request(TaskRef("k", "2"), In(0))])
-        assert store._connections.suspect is False
-        assert store.get([TaskRef("k", "2")]) != [None]
+@pytest.fixture
+def recording(tmp_path: Path) -> Iterator[Recording]:
+    """A disk whose next syncs can be made to fail."""
+    why = unavailable()
+    if why:
+        pytest.skip(why)
+    with recorded(str(tmp_path)) as recording:
+        yield recording
+
+
+@pytest.fixture
+def doubtful(path: Path, recording: Recording) -> Iterator[SqliteStore]:
+    """A store one of whose syncs has failed."""
+    with closing(SqliteStore(str(path))) as store:
+        schedule(store)
+        recording.fails_in = 1
+        with pytest.raises(StoreUnavailableError, match="disk I/O error"):
+            schedule(store, TaskRef(KIND, "not written"))
+        yield store
+
+
+def written_again(recording: Recording, since: int) -> int:
+    """Return how often the WAL was written as a whole: not its 32 bytes of header alone."""
+    return sum(
+        (step.what, step.name, step.offset) == ("write", "tarry.db-wal", 0) and len(step.data) > 32
+        for step in recording.steps[since:]
+    )
+
+
+def test_after_a_failed_sync_nothing_is_promised_before_the_wal_was_written_again(
+    doubtful: SqliteStore, path: Path, recording: Recording
+) -> None:
+    begun = len(recording.steps)
+    recording.fails_in = 1
+
+    with pytest.raises(StoreUnavailableError, match=r"a sync failed.*this call wrote nothing"):
+        schedule(doubtful, TaskRef(KIND, "2"))
+    assert get(doubtful, TaskRef(KIND, "2")) is None
+    assert claim(doubtful)
+    assert doubtful._connections.doubt.stands()
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM task").fetchone() == (1,)
+        schedule(doubtful, TaskRef(KIND, "2"))
+    assert not doubtful._connections.doubt.stands()
+    assert written_again(recording, begun) == 2
+
+
+def test_all_who_use_the_file_know_of_a_failed_sync(doubtful: SqliteStore, path: Path) -> None:
+    with closing(SqliteStore(str(path))) as other:
+        claim(other)
+        assert other._connections.doubt.stands()
+
+        schedule(other)
+        assert not other._connections.doubt.stands()
+        assert not doubtful._connections.doubt.stands()
+
+
+HEALS = """
+import sys
+from tarry.due import In
+from tarry.request import Request
+from tarry.stores.sqlite.store import SqliteStore
+from tarry.task import TaskRef
+
+store = SqliteStore(sys.argv[1])
+with store._connections.queued():
+    print(store._connections.doubt.stands())
+store.schedule([Request(TaskRef("kind", "1"), In(0))])
+print(store._connections.doubt.stands())
+"""
+
+
+def test_another_process_heals_what_it_was_told_of(doubtful: SqliteStore, path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", HEALS, path], check=True, capture_output=True, timeout=30
+    )
+
+    assert said.stdout.split() == [b"True", b"False"]
+    assert not doubtful._connections.doubt.stands()
+
+
+def test_the_doubt_outlives_the_process_that_cannot_heal(path: Path, recording: Recording) -> None:
+    with closing(SqliteStore(str(path))) as store, closing(sqlite3.connect(path)) as another:
+        schedule(store)
+        another.execute("SELECT * FROM task").fetchone()
+        store._connections.doubt.begin()
+        recording.fails_in = 1
+        store.close()
+
+    with closing(SqliteStore(str(path))) as store, store._connections.queued():
+        assert store._connections.doubt.stands()
+
+
+def test_a_fork_does_not_forget_a_failed_sync(path: Path) -> None:
+    with closing(SqliteStore(str(path))) as store:
+        Path(f"{path}-lock").unlink()
+        Path(f"{path}-lock").mkdir()  # no byte to be had: only this process knows
+        store._connections._close_idle()
+        schedule(store)
+        store._connections.doubt.begin()
+
+        child = os.fork()
+        if not child:
+            os._exit(0 if store._connections.doubt.stands() else 1)
+        assert os.waitpid(child, 0) == (child, 0)
+
+        assert store._connections.doubt.stands()
+        schedule(store)
+        assert not store._connections.doubt.stands()
+
+
+def test_a_checkpoint_whose_sync_fails_is_not_passed_over(
+    store: SqliteStore, recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(SqliteStore(store.path)) as other:
+        schedule(other)
+        claim(other)
+        monkeypatch.setattr(checkpoint, "WAL_BYTES", 0)
+
+        recording.fails_in = 1
+        other._checkpointer._looked = False
+        other._checkpointer.wrote(1)
+
+        assert other._connections.doubt.stands()
+        recording.steps.clear()
+        other._checkpointer._looked = False
+        other._checkpointer.wrote(1)
+        assert [step.name for step in recording.steps][:2] == ["tarry.db-wal"] * 2
+        assert not other._connections.doubt.stands()
+
+
+def test_on_a_full_disk_a_sync_that_fails_is_not_passed_over(
+    path: Path, recording: Recording
+) -> None:
+    with closing(SqliteStore(str(path))) as store:
+        schedule(store)
+        [full] = store._connections._idle["full"]
+        full.execute("PRAGMA max_page_count=1").fetchone()  # no more than there are
+
+        with pytest.raises(StoreFullError):
+            schedule(store, payload=b"x" * 100_000)
+        assert not store._connections.doubt.stands()
+
+        claim(store)
+        recording.fails_in = 1
+        with pytest.raises(StoreFullError):
+            schedule(store, payload=b"x" * 100_000)
+        assert store._connections.doubt.stands()
+
+
+def test_a_sync_that_fails_as_the_file_is_closed_is_made_up_for(
+    path: Path, recording: Recording
+) -> None:
+    with closing(SqliteStore(str(path))) as store:
+        schedule(store)
+        claim(store)
+        recording.fails_in = 1
+    [failed] = [n for n, step in enumerate(recording.steps) if step.what == "failed sync"]
+
+    after = [(step.what, step.name) for step in recording.steps[failed + 1 :]]
+    assert after[:2] == [("write", "tarry.db-wal"), ("sync", "tarry.db-wal")]
+    assert after[-1] == ("delete", "tarry.db-wal")
+    assert Path(f"{path}-lock").read_bytes() == b"\0"

@@ -209,6 +209,49 @@ def test_a_database_of_others_in_wal_mode_keeps_its_bytes(path: Path, tmp_path: 
         assert db.execute("SELECT count(*) FROM customer").fetchone() == (0,)
 
 
+def hot(path: Path, fill: str) -> None:
+    """Leave a database as a crash does in the middle of a transaction: its journal beside it."""
+    made = path.with_name("made")
+    with closing(sqlite3.connect(made, isolation_level=None)) as db:
+        db.execute("PRAGMA cache_size=1")
+        db.execute(fill)
+        db.execute("CREATE TABLE IF NOT EXISTS customer (name TEXT)")
+        db.executemany("INSERT INTO customer VALUES (?)", [("Ada" * 300,)] * 50)
+        db.execute("BEGIN")
+        db.execute("UPDATE customer SET name = name || '!'")
+        shutil.copy(made, path)
+        shutil.copy(f"{made}-journal", f"{path}-journal")
+    made.unlink()
+
+
+@pytest.mark.parametrize(
+    "fill", ["CREATE TABLE theirs (x)", "PRAGMA application_id=252006673", "PRAGMA user_version=7"]
+)
+def test_a_database_of_others_that_was_cut_short_is_not_rolled_back(
+    path: Path, tmp_path: Path, fill: str
+) -> None:
+    hot(path, fill)
+    before = snapshot(tmp_path)
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        with pytest.raises(sqlite3.OperationalError) as caught:
+            db.execute("SELECT * FROM customer")
+        assert caught.value.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK
+
+    with pytest.raises(ForeignFileError, match=r"another program; nothing was written"):
+        SqliteStore(str(path))
+
+    assert snapshot(tmp_path) == before
+
+
+def test_a_file_of_ours_that_was_cut_short_is_rolled_back(path: Path, tmp_path: Path) -> None:
+    hot(path, f"PRAGMA application_id={APPLICATION_ID}")
+
+    with opened(path) as store:
+        assert schedule(store).revision > 0
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT DISTINCT name FROM customer").fetchall() == [("Ada" * 300,)]
+
+
 def test_a_newer_layout_is_refused_and_left_as_it_was(path: Path, tmp_path: Path) -> None:
     filled(path)
     with closing(sqlite3.connect(path)) as db:
@@ -358,6 +401,82 @@ def test_damage_met_by_a_verb_is_an_error_of_tarry(path: Path) -> None:
             claim(store, "kind")
         with pytest.raises(ForeignFileError, match="damaged"):
             store.schedule([Request(TaskRef("kind", str(n)), In(0)) for n in range(300)])
+
+
+# ---- statements that do not fit
+
+ALTERED = (
+    ("DROP VIEW tasks", "DROP INDEX task_leased"),
+    ("DROP VIEW tasks", "ALTER TABLE task RENAME COLUMN due TO duf"),
+)
+
+
+@pytest.mark.parametrize("how", ALTERED)
+def test_a_layout_that_is_not_what_tarry_made_is_damage(path: Path, how: tuple[str, ...]) -> None:
+    filled(path)
+
+    with opened(path) as store:
+        with closing(sqlite3.connect(path)) as db:
+            for statement in how:
+                db.execute(statement)
+        with (
+            pytest.raises(ForeignFileError, match=r"damaged \(no such column.*\.recover"),
+            store._connections.writing("full") as db,
+        ):
+            db.execute("SELECT colour FROM task")
+
+
+def test_a_table_that_is_gone_is_damage(path: Path) -> None:
+    filled(path)
+
+    with opened(path) as store:
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("DROP VIEW tasks")
+            db.execute("DROP TABLE task")
+        with pytest.raises(ForeignFileError, match=r"damaged \(no such table: .*task\)"):
+            schedule(store)
+        with pytest.raises(ForeignFileError, match=r"damaged \(no such table: .*task\)"):
+            get(store)
+
+
+def test_a_layout_that_no_longer_fits_because_it_is_newer_is_named(path: Path) -> None:
+    filled(path)
+
+    with opened(path) as store:
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("DROP VIEW tasks")
+            db.execute("ALTER TABLE task RENAME COLUMN due TO planned")
+            db.execute(f"PRAGMA user_version={NEWEST + 1}")
+        with pytest.raises(SchemaVersionError, match=r"newer tarry.*upgrade tarry"):
+            schedule(store)
+
+
+@pytest.mark.parametrize("statement", ["no such statement", "SELECT * FROM nowhere", "ROLLBACK"])
+def test_a_statement_that_is_wrong_is_neither_damage_nor_worth_a_repetition(
+    path: Path, statement: str
+) -> None:
+    def write() -> None:
+        with store._connections.writing("full") as db:
+            db.execute("DELETE FROM task")
+            db.execute(statement)
+
+    filled(path)
+    with opened(path) as store:
+        with pytest.raises(StoreError, match=r"refused a statement .*this call wrote no") as caught:
+            write()
+
+        assert type(caught.value) is StoreError
+        assert not store._connections.doubt.stands()
+        assert store.counts()["kind"].scheduled == 300
+
+
+def test_a_layout_number_that_does_not_fit_the_layout_is_damage(path: Path) -> None:
+    filled(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version=0")
+
+    with pytest.raises(ForeignFileError, match=r"damaged \(table lane already exists\)"):
+        SqliteStore(str(path))
 
 
 # ---- file systems

@@ -614,6 +614,28 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             [schedule(1, "created", 1), start(1, 10), STEP, run(1, 11, lost=1)],
         ),
         (
+            "who was leased first begins last; a step of the clock ended the lease it counts on",
+            [
+                schedule(1, "created", 1),
+                ask(2, "claim"),
+                ask(3, "claim"),
+                start(1, 10, claim=3, lost=1),
+                finish(10),
+                start(1, 11, claim=2),
+                finish(11),
+            ],
+            [
+                schedule(1, "created", 1),
+                ask(2, "claim"),
+                ask(3, "claim"),
+                STEP,
+                start(1, 10, claim=3, lost=1),
+                finish(10),
+                start(1, 11, claim=2),
+                finish(11),
+            ],
+        ),
+        (
             "a retry that was decided only afterwards; a release before",
             [schedule(1, "created", 1), start(1, 10), run(1, 11), finish(10, "retry")],
             [schedule(1, "created", 1), start(1, 10), finish(10, "release"), run(1, 11)],

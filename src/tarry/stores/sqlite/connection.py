@@ -13,9 +13,11 @@ from tarry.errors import (
     StoreClosedError,
     StoreFullError,
     StoreRefusedError,
+    StoreUnavailableError,
 )
 from tarry.stores.sqlite import forking
-from tarry.stores.sqlite.errors import mapped, translate
+from tarry.stores.sqlite.doubt import Doubt
+from tarry.stores.sqlite.errors import is_of_the_disk, mapped, translate
 
 fcntl: ModuleType | None
 try:
@@ -44,6 +46,7 @@ class Connections(forking.Forkable):
         self._sync = {"full": full, "normal": "NORMAL"}
         self._closed = False
         self._inherited: list[object] = []
+        self.doubt = Doubt()
         self._begin_process()
         forking.enter(self)
 
@@ -53,9 +56,8 @@ class Connections(forking.Forkable):
         self.lending = forking.Lending()
         self.writer = threading.Lock()
         self._side: int | None = None
+        self.doubt.part()
         self._patience_ns = _SIDE_WAIT_NS
-        self.suspect = False
-        """A sync has failed: the WAL may have a hole that no later sync fills."""
 
     def own(self) -> None:
         """Raise if there is no using the file from here."""
@@ -93,15 +95,28 @@ class Connections(forking.Forkable):
 
     @contextmanager
     def apart(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection of its own, closed at the end of the block."""
+        """Lend a connection of its own for a checkpoint, closed at the end of the block."""
         self.own()
         lending = self.lending
         lending.begin()
         try:
             with mapped(self.path), closing(self._open("NORMAL")) as db:
-                yield db
+                with self.queued():
+                    # A checkpoint that is cut short needs the whole WAL.
+                    self._heal_with(db)
+                try:
+                    yield db
+                except sqlite3.Error as error:
+                    self._doubt(error)
+                    raise
         finally:
             lending.end()
+
+    def _doubt(self, error: sqlite3.Error) -> None:
+        """Tell all who use the file of a sync that may have failed outside of the queue."""
+        if is_of_the_disk(error):
+            with suppress(StoreClosedError), self.queued():
+                self.doubt.begin()
 
     def writing(self, durability: str) -> "_Writing":
         """Lend a connection inside a write transaction, committed at the end of the block."""
@@ -168,6 +183,7 @@ class Connections(forking.Forkable):
                 self._side = os.open(f"{self.path}-lock", flags, 0o600)
             except OSError:
                 return False
+            self.doubt.share(self._side)
         try:
             fcntl.flock(self._side, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -193,24 +209,47 @@ class Connections(forking.Forkable):
         if fcntl is not None and self._side is not None:
             fcntl.flock(self._side, fcntl.LOCK_UN)
 
-    def heal(self, db: sqlite3.Connection) -> None:
-        """Move the whole WAL into the database before anything is promised again.
+    def heal(self) -> None:
+        """Write the WAL once more before anything is promised again; inside of a transaction."""
+        try:
+            self.doubt.end(f"{self.path}-wal")
+        except OSError as error:
+            message = (
+                f"{self.path}: a sync failed, and so does writing the WAL once more "
+                f"({error.strerror}); this call wrote nothing; look after the disk"
+            )
+            raise StoreUnavailableError(message) from error
 
-        A page whose sync failed may count as written although it never was: what is committed
-        behind it would be lost with it in a power cut.
-        """
-        if not restart_wal(db):
-            message = f"{self.path}: a sync failed, and the WAL is in use; nothing was written"
-            raise StoreBusyError(message)
-        self.suspect = False
+    def _heal_with(self, db: sqlite3.Connection) -> None:
+        """Heal, if there is doubt, in a transaction of its own."""
+        if self.doubt.stands():
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                self.heal()
+            finally:
+                db.execute("ROLLBACK")
 
     def _close_idle(self) -> None:
+        if self._side is not None and (idle := self._idle["normal"] or self._idle["full"]):
+            self._move_wal(idle[-1])
         for idle in self._idle.values():
             while idle:
                 idle.pop().close()
+        self.doubt.part()
         if self._side is not None:
             os.close(self._side)
             self._side = None
+
+    def _move_wal(self, db: sqlite3.Connection) -> None:
+        """Do what SQLite does as the last connection is closed: it says nothing if a sync fails."""
+        with suppress(sqlite3.Error, StoreUnavailableError):
+            self._heal_with(db)
+            try:
+                db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            except sqlite3.Error as error:
+                if is_of_the_disk(error):
+                    self.doubt.begin()
+                    self._heal_with(db)
 
     def close(self) -> None:
         """Close what this process opened; who is still at work closes when it is done."""
@@ -226,14 +265,13 @@ class Connections(forking.Forkable):
                 self.writer.release()
 
 
-def restart_wal(db: sqlite3.Connection) -> bool:
-    """Move the WAL into the database, so that it starts over; says whether it will."""
+def restart_wal(db: sqlite3.Connection) -> None:
+    """Move the WAL into the database, so that it starts over, unless readers are in the way."""
     db.execute(f"PRAGMA busy_timeout={_RESTART_MS}")
     try:
-        [busy, _, _] = db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
     finally:
         db.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-    return not busy
 
 
 class _Lent:
@@ -314,9 +352,9 @@ class _Writing(_Lent):
             raise
         try:
             self._held = pool.queue_up()
-            if pool.suspect and self._durability == "full":
-                pool.heal(db)
             db.execute("BEGIN IMMEDIATE")
+            if self._durability == "full" and pool.doubt.stands():
+                pool.heal()
         except BaseException as error:
             self._give_up(db, error)
             raise
@@ -345,17 +383,24 @@ class _Writing(_Lent):
             if db.in_transaction:
                 db.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
-            meaning = type(translate(error, self._pool.path))
-            if meaning is StoreFullError:
-                # What is left of the disk may be the WAL itself: let it start over.
-                with suppress(sqlite3.Error):
-                    restart_wal(db)
-            elif meaning is not StoreBusyError:
-                # After a failed sync nobody knows what a handle has seen, nor what the disk has.
-                self._pool.suspect = True
-                db.close()
+            self._look_into(db, error)
         self._leave()
         self._raise(error)
+
+    def _look_into(self, db: sqlite3.Connection, error: sqlite3.Error) -> None:
+        """Do what can be done for the writes to come."""
+        meaning = type(translate(error, self._pool.path))
+        if meaning is StoreFullError and not self._pool.doubt.stands():
+            # What is left of the disk may be the WAL itself: let it start over.
+            try:
+                restart_wal(db)
+            except sqlite3.Error as another:
+                error = another
+        elif meaning is not StoreBusyError:
+            # Nobody knows what a handle has seen that met such an error.
+            db.close()
+        if is_of_the_disk(error):
+            self._pool.doubt.begin()
 
     def _leave(self) -> None:
         try:

@@ -9,14 +9,13 @@ from urllib.parse import quote
 from tarry.clock import SYSTEM, nap
 from tarry.errors import (
     ForeignFileError,
-    SchemaVersionError,
     StoreBusyError,
     StoreRefusedError,
     StoreUnavailableError,
 )
 from tarry.stores.sql.migrate import load
 from tarry.stores.sqlite.connection import BUSY_MS, Connections
-from tarry.stores.sqlite.errors import mapped
+from tarry.stores.sqlite.errors import mapped, newer
 
 APPLICATION_ID = 0x74617279  # "tary"
 _PACKAGE = "tarry.stores.sqlite"
@@ -56,16 +55,38 @@ def _refuse_foreign(path: str) -> None:
         return
     with mapped(path):
         try:
-            application, tables, version = _identity(path, "ro")
+            version = _layout(path, "ro")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+            if _code(error) != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
-            # Whoever made the file died half-way: to undo that is the first thing a reader does.
-            application, tables, version = _identity(path, "rw")
+            # Whoever made the file died half-way: to undo that is the first thing a reader does,
+            # but only in a file that is ours, or nothing yet.
+            _refuse_unseen(path)
+            version = _layout(path, "rw")
+    refuse_newer(path, version)
+
+
+def _refuse_unseen(path: str) -> None:
+    """Look at the file as it lies there, without the journal beside it."""
+    try:
+        _layout(path, "ro&immutable=1")
+    except sqlite3.DatabaseError as error:
+        # Before its first page was written it is not even a database.
+        if _code(error) != sqlite3.SQLITE_NOTADB:
+            raise
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0)
+
+
+def _layout(path: str, mode: str) -> int:
+    """Return the file's layout, 0 if it is nothing yet; raises if it is another program's."""
+    application, tables, version = _identity(path, mode)
     if application != APPLICATION_ID and (application or tables or version):
         message = f"{path} is a database of another program; nothing was written"
         raise ForeignFileError(message)
-    refuse_newer(path, version)
+    return version
 
 
 def _identity(path: str, mode: str) -> tuple[int, int, int]:
@@ -88,11 +109,7 @@ def refuse_newer(path: str, version: int) -> None:
     """Raise if the file's layout is newer than this tarry knows."""
     newest = load(_PACKAGE)[-1].number
     if version > newest:
-        message = (
-            f"{path} was written by a newer tarry (layout {version}, this one knows {newest}); "
-            "nothing was written; upgrade tarry on this machine"
-        )
-        raise SchemaVersionError(message)
+        raise newer(path, version, newest)
 
 
 def _refuse_network(path: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tarry.testing.ledger.entries import Violation
-from tarry.testing.ledger.history import CLOCK, FINAL, MEDIUM, History, Run, Story
+from tarry.testing.ledger.history import CLOCK, FINAL, MEDIUM, NOT_KNOWN, History, Run, Story
 
 _AGAIN = frozenset({"retry", "snooze", "release"})
 
@@ -39,10 +39,16 @@ def _lacking(history: History, first: Run, second: Run) -> str:
         return ""
     if history.failed_between(MEDIUM, first.claimed, second.at):
         return ""
-    if not any(history.failed_between(by, first.claimed, second.at) for by in (one.by, CLOCK)):
+    older, newer, excuses = first, second, (one.by, CLOCK)
+    if other.lost < one.lost and NOT_KNOWN < second.claimed < first.at:
+        # Leased before and begun after: its holder counts the lease itself, and only a clock that
+        # stepped ends one earlier than that.
+        older, newer, excuses = second, first, (CLOCK,)
+    if not any(history.failed_between(by, older.claimed, second.at) for by in excuses):
         return "nothing had failed"
-    if other.lost <= one.lost:
-        return f"the lost lease was not counted (lost was {one.lost} and is {other.lost})"
+    was, now = older.start.lost, newer.start.lost
+    if now <= was:
+        return f"the lost lease was not counted (lost was {was} and is {now})"
     return ""
 
 

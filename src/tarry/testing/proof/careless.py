@@ -8,6 +8,7 @@ from tarry.answers import CancelResult
 from tarry.clock import Clock
 from tarry.request import Cancellation
 from tarry.stores.sqlite import steps
+from tarry.stores.sqlite.doubt import Doubt
 from tarry.stores.sqlite.store import SqliteStore
 from tarry.testing.proof import power
 from tarry.testing.proof.tally import Tally
@@ -36,6 +37,21 @@ def _forgetful(path: str, *, sync: str, clock: Clock, rng: random.Random) -> Sql
     return SqliteStore(path, sync=sync, clock=clock, rng=random.Random(1))  # noqa: S311 - the bug
 
 
+class _Trust(Doubt):
+    """Takes a failed sync for one lost write, made up for by the next."""
+
+    def stands(self) -> bool:
+        """Never doubt."""
+        return False
+
+
+def _trusting(path: str, *, sync: str, clock: Clock, rng: random.Random) -> SqliteStore:
+    """Promise as before after a failed sync."""
+    store = SqliteStore(path, sync=sync, clock=clock, rng=rng)
+    store._connections.doubt = _Trust()  # noqa: SLF001 - the bug
+    return store
+
+
 Control = Callable[[int, int], Tally]
 """Cuts the power from a seed on, so many times."""
 
@@ -44,4 +60,5 @@ CONTROLS: Mapping[str, Control] = {
     "sync=normal taken for full": partial(power.run, make=_boastful),
     "a relaxed cancel": partial(power.run, make=RelaxedCancel),
     "a token reused after a crash": partial(power.run, make=_forgetful),
+    "a failed sync taken for the last": partial(power.run, make=_trusting),
 }

@@ -7,8 +7,12 @@ what was written into it (then it reads as zeros). Names of files come and go in
 journaling file system keeps them, but without a sync of the folder any number of the last changes
 is forgotten: a new file may be gone, a deleted one back.
 
+After a sync that failed the system takes for clean what it may never have written: no later sync
+makes it durable, unless it is written once more. Sizes are not forgotten that way: they are the
+file system's own.
+
 Not modelled: disks that lie about a sync, sectors that turn to garbage or change without having
-been written, and a sync that fails, after which a kernel may take for clean what it never wrote.
+been written, and a cache that drops what it takes for clean before the power is cut.
 """
 
 import random
@@ -26,10 +30,24 @@ class _File:
     def __init__(self, content: bytes = b"") -> None:
         self.durable = bytearray(content)
         self.pending: list[Step] = []
+        self.dropped: list[Step] = []
+        """Sector by sector, what was written before a failed sync and not again since."""
 
     def sync(self) -> None:
-        for step in self.pending:
+        written = [part for step in self.pending for part in _sectors(step)]
+        dirty = {_sector(part) for part in written}
+        steps, self.dropped = self.dropped + written, []
+        for step in steps:
+            if step.what == "truncate":
+                self.dropped = [part for part in self.dropped if part.offset < step.offset]
+            elif _sector(step) not in dirty:
+                self.dropped.append(step)
+                continue
             _apply(self.durable, step)
+        self.pending.clear()
+
+    def fail(self) -> None:
+        self.dropped += [part for step in self.pending for part in _sectors(step)]
         self.pending.clear()
 
 
@@ -51,6 +69,8 @@ class Disk:
                 self._name(step.name, None)
             case "sync":
                 self._files[step.name].sync()
+            case "failed sync":
+                self._files[step.name].fail()
             case _:
                 self._files[step.name].pending.append(step)
         if step.folder:
@@ -60,6 +80,10 @@ class Disk:
     def _name(self, name: str, file: _File | None) -> None:
         self._renamed.append((name, file))
         _rename(self._files, [(name, file)])
+
+    def cached(self) -> dict[str, bytes]:
+        """Return the files as they are while the power is on."""
+        return {name: _cached(file) for name, file in self._files.items()}
 
     def cut(self, chance: random.Random) -> tuple[dict[str, bytes], int]:
         """Return the files after a power cut, and how many sectors were (partly) forgotten."""
@@ -73,9 +97,16 @@ class Disk:
         return image, forgotten
 
 
+def _cached(file: _File) -> bytes:
+    content = bytearray(file.durable)
+    for step in file.dropped + file.pending:
+        _apply(content, step)
+    return bytes(content)
+
+
 def _survived(file: _File, keep: float, chance: random.Random) -> tuple[bytes, int]:
     content = bytearray(file.durable)
-    steps = file.pending
+    steps = file.dropped + file.pending
     fates: dict[int, int] = {}
     """How many of the steps each sector has seen; -1 is the file's size."""
 
@@ -91,15 +122,21 @@ def _survived(file: _File, keep: float, chance: random.Random) -> tuple[bytes, i
                 _apply(content, step)
             continue
         for part in _sectors(step):
-            if reached(number, part.offset // SECTOR):
+            if reached(number, _sector(part)):
                 _apply(content, part)
             elif reached(number, -1):
                 _extend(content, part.offset + len(part.data))
     return bytes(content), sum(fate < len(steps) for fate in fates.values())
 
 
+def _sector(part: Step) -> int:
+    return part.offset // SECTOR
+
+
 def _sectors(step: Step) -> list[Step]:
     """Cut a write at the sectors' borders."""
+    if step.what == "truncate":
+        return [step]
     start, end = step.offset, step.offset + len(step.data)
     borders = [start, *range((start // SECTOR + 1) * SECTOR, end, SECTOR), end]
     return [

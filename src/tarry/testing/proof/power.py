@@ -11,6 +11,7 @@ store opens them. Judged is that
   forgotten;
 - neither a token nor (at sync=full) a revision that was seen before the cut is given out again.
 
+In every other uptime a sync has failed: what is acknowledged after that must be kept all the same.
 One of the cuts is where the next uptime begins, so that recovery is cut as well. What a disk may do
 that is not modelled stands in `disk`.
 """
@@ -56,6 +57,9 @@ UPTIMES = 2
 """How often the power comes on in a history."""
 CUTS = 25
 """How often each uptime is cut."""
+
+_SOON = 40
+"""After so many steps the WAL has often started over."""
 
 Progress = Callable[[int], None]
 
@@ -160,6 +164,7 @@ class _History:
         for number in range(UPTIMES):
             self._fill(past.files)
             uptime = Uptime(self._folder, past, self._make, f"{self._seed} {number}")
+            self._tally.count([("syncs failed", bool(uptime.failed()))])
             sound = []
             for cut in self._cuts(uptime, min(CUTS, most - tried)):
                 tried += 1
@@ -178,12 +183,14 @@ class _History:
             (folder / name).write_bytes(content)
 
     def _cuts(self, uptime: Uptime, most: int) -> Iterator[_Cut]:
-        """Cut anywhere, and as often at the steps of each kind, however rare it is."""
+        """Cut anywhere, as often at the steps of each kind, and soon after a failed sync."""
         kinds = defaultdict(list)
         for at, step in enumerate(uptime.steps, 1):
             kinds[_kind(step)].append(at)
         anywhere = list(range(len(uptime.steps) + 1))
         choices = [anywhere] * len(kinds) + list(kinds.values())
+        if failed := uptime.failed():
+            choices += [anywhere[failed : failed + _SOON]] * len(kinds)
         places = sorted(self._chance.choice(self._chance.choice(choices)) for _ in range(most))
         disk, taken = Disk(uptime.past.files), 0
         for at in places:
@@ -202,6 +209,7 @@ class _History:
         acknowledged = sum(call.answers for _, call in cut.acknowledged())
         names = (f"cuts after {kind}", f"cuts during {during}")
         self._tally.count([("acknowledged", acknowledged), *((name, 1) for name in names)])
+        self._tally.count([("cuts behind a failed sync", 0 < cut.uptime.failed() <= cut.at)])
 
     # ---- judging
 

@@ -1,23 +1,34 @@
-"""An uptime: the real stores at work on recorded files, from power on to an orderly end."""
+"""An uptime: the real stores at work on recorded files, from power on to an orderly end.
+
+In every other one a sync fails: the call under way is not answered, and life goes on.
+"""
 
 import random
 import sqlite3
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from tarry.errors import StoreError
 from tarry.stores.sqlite.connection import Connections
 from tarry.stores.sqlite.store import SqliteStore
 from tarry.testing.clock import ManualClock
 from tarry.testing.ledger import Answered, Asked, Entry, Started
 from tarry.testing.proof import vfs
 from tarry.testing.proof.deeds import Deeds
+from tarry.testing.proof.disk import Disk
 
 FILE = "tarry.db"
 _DEEDS = 24
+_SYNCS = 24
+"""About as many as there are."""
+_NEVER = sys.maxsize
 _OTHERS = ("checkpoint", "checkpoint", "restart")
 
 Files = Mapping[str, bytes]
@@ -80,13 +91,23 @@ class Uptime:
         self._path = f"{folder}/{FILE}"
         self._make = partial(make, self._path, clock=self.clock, rng=self._chance)
         self._deeds = Deeds(self.clock, self._chance, self._note, first_op=past.first_op())
-        with vfs.recorded(folder) as recording:
-            self.steps = recording.steps
+        with vfs.recorded(folder) as self._recording:
+            self.steps = self._recording.steps
             self._run()
+
+    def failed(self) -> int:
+        """Return how many steps there were up to the sync that failed, 0 if none did."""
+        failed = (at for at, step in enumerate(self.steps, 1) if step.what == "failed sync")
+        return next(failed, 0)
 
     def _run(self) -> None:
         self._call("open", self._open)
+        fails = self._chance.choice((_NEVER, _NEVER, self._chance.randint(1, _SYNCS), 0))
+        self._recording.fails_in = fails
         for _ in range(_DEEDS):
+            if not fails and self._is_relaxed(self.calls[-1]):
+                # Here it harms most: what is not durable lies before what will be promised.
+                self._recording.fails_in = fails = 1
             match self._chance.choice((self._deeds.choose(),) * 7 + _OTHERS):
                 case "checkpoint":
                     self._call("checkpoint", self._checkpoint)
@@ -96,14 +117,39 @@ class Uptime:
                     self._call(verb, partial(self._deeds.do, verb))
         self._call("close", self._close, self.calls[-1].state)
 
+    def _is_relaxed(self, call: Call) -> bool:
+        """Say whether a call has written and waited for no disk."""
+        made = {step.what for step in self.steps[call.begun : call.done]}
+        return made == {"write"}
+
     def _call(self, verb: str, do: Callable[[], None], state: State | None = None) -> None:
         noted = len(self.entries)
         call = Call(verb, len(self.steps))
-        do()
+        try:
+            do()
+        except StoreError:
+            if not self.failed():
+                raise
+            call.verb = "failed"
+            self.calls.append(Call("failed", call.begun, _NEVER, state=self._recovered()))
         call.done = len(self.steps)
         call.answers = sum(isinstance(entry, Answered) for _, entry in self.entries[noted:])
         call.state = look(self._eyes) if state is None else state
         self.calls.append(call)
+
+    def _recovered(self) -> State:
+        """Return what the file would hold if all that was written had reached the disk.
+
+        A transaction whose sync failed is rolled back, but after a cut it may be there, complete.
+        """
+        disk = Disk(self.past.files)
+        for step in self.steps:
+            disk.take(step)
+        with tempfile.TemporaryDirectory(prefix="tarry-power-") as folder:
+            for name, content in disk.cached().items():
+                (Path(folder) / name).write_bytes(content)
+            with closing(sqlite3.connect(f"{folder}/{FILE}", isolation_level=None)) as db:
+                return look(db)
 
     def _note(self, entry: Entry) -> None:
         self.entries.append((len(self.steps), entry))

@@ -3,11 +3,12 @@
 The layer sits in the very library that Python's `sqlite3` uses: SQLite's default VFS is copied and
 the few functions that change files are replaced; all others (reads, locks, shared memory) stay
 SQLite's own. The store under test notices nothing: same code, same statements, same pragmas. A sync
-is recorded but not done, since the machine itself does not lose its power.
+is recorded but not done, since the machine itself does not lose its power; one of them may fail.
 """
 
 import _sqlite3
 import ctypes
+import errno
 import os
 import sqlite3
 import tempfile
@@ -18,7 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-What = Literal["create", "write", "truncate", "sync", "delete"]
+from tarry.stores.sqlite import doubt
+
+What = Literal["create", "write", "truncate", "sync", "failed sync", "delete"]
 
 _OK = 0
 _OPEN_CREATE = 0x4
@@ -47,6 +50,13 @@ class Recording:
         self.steps: list[Step] = []
         self.names = {path.name for path in Path(self.folder).iterdir()}
         """The files that were there before, or that SQLite has made."""
+        self.fails_in = 0
+        """The how many-th sync from now on fails; 0: none does."""
+
+    def fails(self) -> bool:
+        """Count a sync; says whether it is the one to fail."""
+        self.fails_in -= 1
+        return self.fails_in == 0
 
 
 class _Handle:
@@ -130,9 +140,11 @@ class _Layer:
         self._handles.clear()
         self._recording = recording
         self._register(ctypes.addressof(self._vfs), 1)
+        vars(doubt)["write_again"] = self._write_again
         try:
             yield
         finally:
+            vars(doubt)["write_again"] = _write_again
             self._recording = None
             self._register(ctypes.addressof(self._native), 1)
 
@@ -142,6 +154,20 @@ class _Layer:
             return None
         folder, name = os.path.split(os.fsdecode(ctypes.string_at(path)))
         return name if folder == self._recording.folder else None
+
+    def _write_again(self, path: str) -> None:
+        """Do the one thing that the store itself asks of the disk."""
+        folder, name = os.path.split(path)
+        recording = self._recording
+        if recording is None or folder != recording.folder:
+            _write_again(path)
+            return
+        recording.steps.append(Step("write", name, 0, Path(path).read_bytes()))
+        if recording.fails():
+            recording.steps.append(Step("failed sync", name))
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        _write_again(path)
+        recording.steps.append(Step("sync", name))
 
     def _open(self, _vfs: int, path: int | None, file: int, flags: int, out: int | None) -> int:
         code: int = self._native.open(ctypes.addressof(self._native), path, file, flags, out)
@@ -190,9 +216,15 @@ class _Layer:
 
     def _sync(self, file: int, _flags: int) -> int:
         handle = self._handles[file]
+        if handle.recording.fails():
+            handle.recording.steps.append(Step("failed sync", handle.name))
+            return sqlite3.SQLITE_IOERR_FSYNC
         folder, handle.syncs_folder = handle.syncs_folder, False
         handle.recording.steps.append(Step("sync", handle.name, folder=folder))
         return _OK
+
+
+_write_again = doubt.write_again
 
 
 @lru_cache(maxsize=1)
