@@ -20,6 +20,7 @@ from tarry.backoff import Backoff
 from tarry.due import In
 from tarry.lease import Lease
 from tarry.outcome.decide import before, name
+from tarry.recurrence import Rule
 from tarry.request import (
     Cancellation,
     DeadRef,
@@ -139,6 +140,7 @@ def dead(revision: int, reason: str, *, lost: int = 0) -> Entry:
     return Left(ref="a", state="dead", revision=revision, lost=lost, reason=reason)
 
 
+SERIES = Rule.make(every="1s").text()
 CRASH = Failed(by="", how="the medium crashed")
 STEP = Failed(by="clock", how="the clock was stepped")
 LOST_ONCE = "lost too often: 1 workers died or stalled while attempting it"
@@ -1218,7 +1220,7 @@ class World:
         verb = self.dice.choices(list(VERBS), list(VERBS.values()))[0]
         series = verb == "schedule" and self.has_series and self.dice.random() < 0.3
         mode = self.dice.choice((*OnConflict, OnConflict.REPLACE, OnConflict.REPLACE))
-        rule = "every" if series else ""
+        rule = SERIES if series else ""
         payload = msgspec.json.encode(op)
         request = Request(ref, self.delay(), payload, on_conflict=mode, rule=rule)
         moved = Move(ref, request.due)
