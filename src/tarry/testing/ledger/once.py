@@ -39,11 +39,11 @@ def _lacking(history: History, first: Run, second: Run) -> str:
         return ""
     if history.failed_between(MEDIUM, first.claimed, second.at):
         return ""
-    older, newer, excuses = first, second, (one.by, CLOCK)
+    older, newer, excuses = first, second, {one.by, CLOCK}
     if other.lost < one.lost and NOT_KNOWN < second.claimed < first.at:
         # Leased before and begun after: its holder counts the lease itself, and only a clock that
         # stepped ends one earlier than that.
-        older, newer, excuses = second, first, (CLOCK,)
+        older, newer, excuses = second, first, {CLOCK}
     if not any(history.failed_between(by, older.claimed, second.at) for by in excuses):
         return "nothing had failed"
     was, now = older.start.lost, newer.start.lost
