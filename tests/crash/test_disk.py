@@ -50,7 +50,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
     if os.geteuid() != 0:
-        pytest.skip("only root may mount a small disk")
+        lacking("only root may mount a small disk")
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         lacking("no small disk can be mounted here")
     yield Disk(folder)

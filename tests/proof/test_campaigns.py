@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
+from tests.crash.conftest import lacking
 
 from tarry.stores.memory import MemoryStore
 from tarry.stores.store import Store
@@ -87,7 +88,7 @@ def test_controls_are_numbered_and_come_to_an_end() -> None:
 
 def test_every_way_to_fail_is_tried_in_turn() -> None:
     if why := syscalls.unavailable():
-        pytest.skip(why)
+        lacking(why)
 
     tally = campaigns.system_calls(3, 3, FILE)
 
