@@ -9,6 +9,7 @@ from tarry.cli.exits import talk
 from tarry.cli.options import json_option
 from tarry.cli.output import Table, put
 from tarry.cli.scratch import scratch
+from tarry.stores.shown import shown_url
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -48,10 +49,10 @@ def bench(url: str | None, seconds: float, burst: int, as_json: bool) -> None:
     tarry bench sqlite:////var/lib/shop/bench.db --seconds 10
     """
     with scratch(url, "bench") as app:
-        talk(f"measuring {app.url}")
+        talk(f"measuring {shown_url(app.url)}")
         results = _measure(app, seconds, burst)
     if as_json:
-        put({"store": app.url, "results": results})
+        put({"store": shown_url(app.url), "results": results})
         return
     table = Table("MEASURE", "VALUE", "UNIT", "HOW", right=["VALUE"])
     table.rows([[r.name, f"{r.value:,.2f}", r.unit, r.note] for r in results])

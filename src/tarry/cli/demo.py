@@ -16,6 +16,7 @@ from tarry.cli.scratch import scratch
 from tarry.clock import SYSTEM
 from tarry.errors import WorkerError
 from tarry.events import AttemptEnded, Event
+from tarry.stores.shown import shown_url
 from tarry.task import TaskRef
 
 _COLOURS = {
@@ -85,7 +86,7 @@ class _Screen:
         """Say what is about to be seen."""
         app.store  # noqa: B018 - opened before anything is shown
         if not self._as_json:
-            talk(f"ten tasks on {app.url}; times are local, LATE is start minus due")
+            talk(f"ten tasks on {shown_url(app.url)}; times are local, LATE is start minus due")
             heads = {"time": "TIME".ljust(12), "task": "TASK", "due": "DUE", "late": "LATE"}
             click.echo(_LINE.format(**heads, what="WHAT"))
 

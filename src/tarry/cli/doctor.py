@@ -14,6 +14,7 @@ from tarry.cli.loading import load_app
 from tarry.cli.options import json_option, namespace_option, opened, store_option
 from tarry.cli.output import clean, pairs, progress, put
 from tarry.stores.connect import file_of
+from tarry.stores.shown import shown_url
 from tarry.stores.store import Filter
 from tarry.task import Task, TaskState
 
@@ -64,7 +65,7 @@ def _facts(app: Tarry) -> dict[str, str]:
     store = app.store
     can = store.capabilities
     return {
-        "store": app.url,
+        "store": shown_url(app.url),
         "namespace": app.namespace,
         "medium": can.medium,
         "an acknowledged task survives": can.survives,

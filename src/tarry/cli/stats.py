@@ -9,6 +9,7 @@ from tarry.cli.exits import USAGE, fail, talk
 from tarry.cli.options import json_option, with_app
 from tarry.cli.output import Table, absolute, blocks, put, relative
 from tarry.due import duration_ms, format_duration
+from tarry.stores.shown import shown_url
 from tarry.stores.store import Counts
 
 
@@ -41,7 +42,7 @@ def stats(
         put({"kinds": kinds, "bucket": format_duration(bucket_ms), "forecast": forecast})
         return
     if not counts:
-        talk(f"no tasks in namespace {app.namespace} of {app.url}")
+        talk(f"no tasks in namespace {app.namespace} of {shown_url(app.url)}")
         return
     _table(counts)
     _chart(forecast, bucket_ms)

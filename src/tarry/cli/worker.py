@@ -15,6 +15,7 @@ from tarry.cli.logs import set_up
 from tarry.cli.options import refuse_missing
 from tarry.cli.supervisor import SUPERVISOR, Supervisor, die_with
 from tarry.errors import StoreUrlError, WorkerError
+from tarry.stores.shown import shown_url
 
 # -P: the folder we are in is searched for the user's modules, not for ours.
 _SELF = [sys.executable, "-P", "-m", "tarry"]
@@ -71,7 +72,8 @@ def _choose_store(app: Tarry, settings: config.Settings, *, child: bool) -> None
     sources = settings.sources
     if "store" in sources and settings.store != app.url:
         if not child:
-            talk(f"note: {sources['store']} takes the place of the app's own store, {app.url}")
+            own = shown_url(app.url)
+            talk(f"note: {sources['store']} takes the place of the app's own store, {own}")
         app.close()
         app.url = settings.store
     if "namespace" in sources and settings.namespace != app.namespace:
@@ -96,7 +98,8 @@ def _check_kinds(app: Tarry, settings: config.Settings) -> None:
 
 def _banner(app: Tarry, settings: config.Settings) -> str:
     kinds = ", ".join(settings.kinds or app.registry.kinds())
-    return f"tarry worker: {settings.app} serves {kinds} on {app.url} (namespace {app.namespace})"
+    where = f"{shown_url(app.url)} (namespace {app.namespace})"
+    return f"tarry worker: {settings.app} serves {kinds} on {where}"
 
 
 def _serve(app: Tarry, settings: config.Settings, *, child: bool) -> None:

@@ -3,17 +3,22 @@
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tarry.clock import Clock
-from tarry.errors import StoreUrlError
+from tarry.errors import DriverMissingError, StoreUrlError
+from tarry.stores.redis.url import SCHEMES, parse
+from tarry.stores.shown import shown_url
 from tarry.stores.store import Store
 
-FORMS = "memory:  sqlite:///relative/file.db  sqlite:////absolute/file.db"
+FORMS = (
+    "memory:  sqlite:///relative/file.db  sqlite:////absolute/file.db  redis://host:6379/0  "
+    "rediss://…  redis+sentinel://host:26379,…/service  redis+cluster://host:6379,…"
+)
 
 
 def connect(url: str, *, namespace: str = "default", clock: Clock | None = None) -> Store:
     """Return the store that *url* names."""
     scheme, colon, rest = url.partition(":")
     if not colon:
-        message = f"{url!r} is no store URL; write one of: {FORMS}"
+        message = f"{shown_url(url)!r} is no store URL; write one of: {FORMS}"
         raise StoreUrlError(message)
     if scheme == "memory":
         if rest.strip("/"):
@@ -24,6 +29,8 @@ def connect(url: str, *, namespace: str = "default", clock: Clock | None = None)
         return MemoryStore(namespace=namespace, clock=clock)
     if scheme == "sqlite":
         return _sqlite(url, namespace, clock)
+    if scheme in SCHEMES and rest.startswith("//"):
+        return _redis(url, namespace, clock)
     message = f"{scheme}: is not a medium this tarry knows; write one of: {FORMS}"
     raise StoreUrlError(message)
 
@@ -62,3 +69,16 @@ def _sqlite(url: str, namespace: str, clock: Clock | None) -> Store:
         message = f"{url!r}: the only option of sqlite is sync=full or sync=normal"
         raise StoreUrlError(message)
     return SqliteStore(path, namespace=namespace, sync=sync, clock=clock)
+
+
+def _redis(url: str, namespace: str, clock: Clock | None) -> Store:
+    place = parse(url)
+    try:
+        from tarry.stores.redis.store import RedisStore  # noqa: PLC0415 - only when named
+    except ModuleNotFoundError as error:
+        message = (
+            f"{shown_url(url)} needs the drivers redis and hiredis, and {error.name} is not "
+            "installed: pip install 'tarry[redis]'"
+        )
+        raise DriverMissingError(message) from error
+    return RedisStore(place, namespace=namespace, clock=clock)

@@ -39,6 +39,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     joins_transactions: bool = False
     remembers_calls: bool = False
     """Whether a repeated call (same `call`) gets the same answers and changes nothing."""
+    shards: int = 1
+    """Parts the tasks are spread over: lanes, order of due and wake-ups are those of each part."""
 
 
 class Claimed(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from tarry.testing.conformance.kit import (
     claim,
     claim_one,
     move,
+    one_order,
     renew,
     schedule,
     settle,
@@ -73,6 +74,7 @@ class Claiming:
         assert claim(store, holder="w2") == []
 
     def test_the_earliest_due_comes_first(self, store: Store, clock: ManualClock) -> None:
+        one_order(store)
         delays = [70, 10, 90, 30, 50, 20, 80]
         store.schedule([Request(TaskRef(KIND, str(n)), In(n)) for n in delays])
         clock.advance(100)

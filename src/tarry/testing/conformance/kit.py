@@ -4,6 +4,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from tarry.answers import CancelResult, Moved, RenewResult, ReviveResult, Scheduled, SettleResult
 from tarry.attempt import DONE, AnyOutcome, Dead, Done, Release, Retry, Skip, Snooze
 from tarry.due import By, Due, In
@@ -27,6 +29,15 @@ LIMIT_S = 5.0
 ENDINGS: tuple[AnyOutcome, ...] = (Done(), Skip("nothing to do"), Dead("broken"))
 AGAINS: tuple[AnyOutcome, ...] = (Retry(In(500), "failed"), Snooze(In(500), "not yet"), Release())
 OUTCOMES: tuple[AnyOutcome, ...] = ENDINGS + AGAINS
+
+
+def one_order(store: Store) -> Store:
+    """Return the store if its tasks lie in one order, not spread over shards."""
+    if store.capabilities.shards > 1:
+        pytest.skip(
+            f"{store.capabilities.medium} spreads tasks over shards with orders of their own"
+        )
+    return store
 
 
 def named(value: object) -> str:

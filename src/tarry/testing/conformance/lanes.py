@@ -10,7 +10,7 @@ from tarry.request import Request
 from tarry.stores.store import Store
 from tarry.task import TaskRef
 from tarry.testing.clock import ManualClock
-from tarry.testing.conformance.kit import claim
+from tarry.testing.conformance.kit import claim, one_order
 
 LANES = ("a", "b", "c")
 
@@ -26,6 +26,7 @@ class Lanes:
     def test_the_limit_is_shared_evenly_over_the_kinds_that_have_due_tasks(
         self, store: Store, clock: ManualClock
     ) -> None:
+        one_order(store)
         fill(store, "a", range(50))
         fill(store, "b", range(50, 60))
         fill(store, "c", range(5_000, 5_010))
@@ -38,6 +39,7 @@ class Lanes:
     def test_what_a_kind_cannot_use_goes_to_the_others(
         self, store: Store, clock: ManualClock
     ) -> None:
+        one_order(store)
         fill(store, "a", range(50))
         fill(store, "b", range(50, 53))
         clock.advance(100)
@@ -50,6 +52,7 @@ class Lanes:
     def test_the_rest_goes_by_earliest_due(
         self, store: Store, clock: ManualClock, earliest: str
     ) -> None:
+        one_order(store)
         for kind in LANES:
             fill(store, kind, range(20) if kind == earliest else range(30, 50))
         clock.advance(100)
@@ -61,6 +64,7 @@ class Lanes:
     def test_within_a_kind_the_earliest_due_comes_first(
         self, store: Store, clock: ManualClock
     ) -> None:
+        one_order(store)
         fill(store, "a", range(1, 40, 2))
         fill(store, "b", range(0, 40, 2))
         clock.advance(100)

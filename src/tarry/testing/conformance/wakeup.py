@@ -24,6 +24,7 @@ from tarry.testing.conformance.kit import (
     kill,
     move,
     named,
+    one_order,
     renew,
     revive,
     schedule,
@@ -215,6 +216,7 @@ class Waking:
         assert [shout(store)] == ear.heard(1)
 
     def test_one_call_wakes_once(self, store: Store, listen: Callable[[], Ear]) -> None:
+        one_order(store)
         refs = [TaskRef(KIND, str(n)) for n in range(3)]
         ear = listen()
 
@@ -228,6 +230,7 @@ class Waking:
     def test_one_settle_wakes_once(
         self, store: Store, clock: ManualClock, listen: Callable[[], Ear]
     ) -> None:
+        one_order(store)
         store.schedule([Request(TaskRef(KIND, str(n)), In(0)) for n in range(3)])
         leases = claim(store)
         ear = listen()

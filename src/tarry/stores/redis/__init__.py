@@ -1,0 +1,1 @@
+"""Redis: many machines, the highest rate; one Lua script per verb."""

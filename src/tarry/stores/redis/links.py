@@ -1,0 +1,145 @@
+"""Links: connections to Redis servers, kept for the next call; one thread at a time."""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+import hiredis
+from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
+
+from tarry.clock import SYSTEM
+from tarry.errors import StoreClosedError
+from tarry.stores.redis.url import Address, Place
+
+_MOST_IDLE = 64
+_FRESH_NS = 1_000_000_000
+"""A connection that idled longer is looked at before it is used: its server may have hung up."""
+
+
+pack: Callable[[tuple[Any, ...]], bytes] = cast("Any", hiredis.pack_command)
+"""Returns the words of a command as they go over the wire."""
+
+
+class Link:
+    """One connection, when it was last used, and what can be done with it."""
+
+    __slots__ = ("_connection", "address", "used")
+
+    def __init__(self, address: Address, connection: Any) -> None:
+        self.address = address
+        self._connection = connection
+        self.used = 0
+
+    def send(self, packed: bytes) -> None:
+        """Send packed commands."""
+        self._connection.send_packed_command((packed,), check_health=False)
+
+    def read(self) -> Any:
+        """Return the next reply; raises what the server refuses."""
+        return self._connection.read_response(disconnect_on_error=False)
+
+    def has_more(self) -> bool:
+        """Say whether something can be read at once; raises if the server has hung up."""
+        return bool(self._connection.can_read(0))
+
+    def fileno(self) -> int:
+        """Return what can be polled, -1 when it is closed."""
+        sock = self._connection._sock  # noqa: SLF001 - the driver has no other way to poll several
+        return -1 if sock is None else int(sock.fileno())
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.disconnect()
+
+
+class Links:
+    """Idle connections by address; those of a parent process are never used by a fork."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._pid = os.getpid()
+        self._idle: dict[Address, deque[Link]] = {}
+        self._closed = False
+
+    def take(self, address: Address) -> Link:
+        """Return a connection to *address* that nobody else uses."""
+        if self._pid != os.getpid():
+            self._begin_process()
+        if self._closed:
+            message = "the store is closed"
+            raise StoreClosedError(message)
+        idle = self._idle.get(address)
+        while idle:
+            try:
+                link = idle.pop()
+            except IndexError:
+                break
+            if SYSTEM.elapsed() - link.used < _FRESH_NS or self._alive(link):
+                return link
+        return self.open(address)
+
+    def give(self, link: Link) -> None:
+        """Keep a connection that has no reply outstanding for the next call."""
+        link.used = SYSTEM.elapsed()
+        idle = self._idle.setdefault(link.address, deque())
+        if self._closed or len(idle) >= _MOST_IDLE or self._pid != os.getpid():
+            link.close()
+        else:
+            idle.append(link)
+
+    def drop(self, link: Link) -> None:
+        """Close a connection whose state is unknown."""
+        link.close()
+
+    def forget(self, address: Address) -> None:
+        """Close the idle connections to a server that is gone."""
+        for link in self._idle.pop(address, ()):
+            link.close()
+
+    def open(self, address: Address, *, timeout: float | None = None) -> Link:
+        """Connect anew; the driver itself repeats nothing."""
+        place = self._place
+        options: dict[str, Any] = {
+            "host": address[0],
+            "port": address[1],
+            "db": place.db,
+            "username": place.username,
+            "password": place.password,
+            "socket_timeout": timeout or place.timeout,
+            "socket_connect_timeout": min(place.connect_timeout, timeout or place.timeout),
+            "socket_keepalive": True,
+            "retry": Retry(NoBackoff(), 0),
+            "protocol": 2,
+            "client_name": "tarry",
+        }
+        make: Any = Connection
+        if place.tls:
+            make = SSLConnection
+            options |= place.tls_options
+        connection = make(**options)
+        connection.connect()
+        return Link(address, connection)
+
+    def _alive(self, link: Link) -> bool:
+        try:
+            stale = link.has_more()
+        except (RedisConnectionError, OSError):
+            stale = True
+        if stale:
+            link.close()
+        return not stale
+
+    def _begin_process(self) -> None:
+        # Not closed: the descriptors are the parent's too, and closing would say goodbye for it.
+        self._idle = {}
+        self._pid = os.getpid()
+
+    def close(self) -> None:
+        """Close what is idle; what is in use is closed when it is given back."""
+        self._closed = True
+        for address in list(self._idle):
+            self.forget(address)

@@ -1,0 +1,3 @@
+-- read: run one reading command of a shard. Uses:
+-- ARGV: command, key behind the shard's prefix, arguments. Answers what the command does.
+return redis.call(ARGV[1], P .. ARGV[2], unpack(ARGV, 3))

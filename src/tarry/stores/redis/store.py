@@ -1,0 +1,354 @@
+"""The Redis store: one server, Sentinel or Cluster; one Lua script per verb."""
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
+
+from tarry.answers import CancelResult, Moved, RenewResult, ReviveResult, Scheduled, SettleResult
+from tarry.clock import Clock
+from tarry.lease import Lease
+from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
+from tarry.stores.redis import wire
+from tarry.stores.redis.exchange import Exchange
+from tarry.stores.redis.layout import CLUSTER_SHARDS, DEFAULT_SHARDS
+from tarry.stores.redis.links import Links
+from tarry.stores.redis.looking import Looking
+from tarry.stores.redis.server import Survey
+from tarry.stores.redis.servers import servers
+from tarry.stores.redis.url import Place
+from tarry.stores.redis.wake import Wakeups
+from tarry.stores.store import (
+    CHUNK,
+    Capabilities,
+    Claimed,
+    Counts,
+    Filter,
+    Page,
+    Store,
+    Watcher,
+)
+from tarry.task import Task, TaskRef, check_namespace
+
+A = TypeVar("A")
+I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
+
+_MOST_CLAIMED = 2_000
+"""More in one script would block the server, and Lua cannot hand over that many at once."""
+_NONCE_BYTES = 6
+
+
+class RedisStore(Store):
+    """Tasks in Redis, spread over shards; the server's clock decides, unless one is handed in."""
+
+    def __init__(
+        self, place: Place, *, namespace: str = "default", clock: Clock | None = None
+    ) -> None:
+        self.namespace = check_namespace(namespace)
+        self._clock = clock
+        self._links = Links(place)
+        self._exchange = Exchange(
+            place, namespace, self._links, servers(place, self._links, namespace)
+        )
+        try:
+            survey = Survey(self._exchange, place, namespace)
+            default = CLUSTER_SHARDS if place.how == "cluster" else DEFAULT_SHARDS
+            self._shards = survey.settle_layout(place.shards, default)
+            survives = survey.survives()
+        except BaseException:
+            self._links.close()
+            raise
+        self._survey = survey
+        self.capabilities = Capabilities(
+            medium="redis",
+            survives=survives,
+            shared=True,
+            wakeup="pub/sub",
+            remembers_calls=True,
+            shards=self._shards,
+        )
+        self._all = range(self._shards)
+        self._looking = Looking(self._exchange, self._shards, self._now_us)
+        self._wakeups = Wakeups(place, namespace, self._shards, self._links, self._exchange.servers)
+        self._turns = count()
+        self._lock = threading.Lock()
+
+    def _now_us(self) -> str | int:
+        """Return what stands in for the server's clock, empty where nothing does."""
+        return "" if self._clock is None else self._clock.now_us()
+
+    # ---- the caller's verbs
+
+    def schedule(self, requests: Sequence[Request], *, call: str = "") -> list[Scheduled]:
+        """Place each request in its ref's waiting slot."""
+        return self._each(
+            "schedule", requests, call, wire.ref_of, wire.request_words, read=wire.scheduled
+        )
+
+    def reschedule(self, moves: Sequence[Move], *, call: str = "") -> list[Moved]:
+        """Give waiting tasks a new due."""
+        return self._each("reschedule", moves, call, wire.ref_of, wire.move_words, read=wire.moved)
+
+    def cancel(
+        self, cancellations: Sequence[Cancellation], *, call: str = ""
+    ) -> list[CancelResult]:
+        """Cancel tasks."""
+        return self._each(
+            "cancel",
+            cancellations,
+            call,
+            wire.ref_of,
+            wire.cancellation_words,
+            read=lambda _refs, reply: wire.cancelled(reply),
+        )
+
+    def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
+        """Record outcomes and end leases."""
+        return self._each(
+            "settle",
+            settlements,
+            call,
+            wire.settled_ref,
+            wire.settlement_words,
+            read=lambda _refs, reply: wire.settled(reply),
+            durable=False,
+        )
+
+    def renew(self, leases: Sequence[Lease], *, lease_ms: int) -> list[RenewResult]:
+        """Let leases end *lease_ms* from now."""
+        return self._each(
+            "renew",
+            leases,
+            str(lease_ms),
+            wire.ref_of,
+            wire.lease_words,
+            read=lambda _refs, reply: wire.renewed(reply),
+            durable=False,
+        )
+
+    def _each(
+        self,
+        name: str,
+        items: Sequence[I],
+        call: str,
+        ref: Callable[[I], TaskRef],
+        words: Callable[[I], tuple[Any, ...]],
+        *,
+        read: Callable[[Any, bytes], list[A]],
+        durable: bool = True,
+    ) -> list[A]:
+        """Run a script on a batch, cut by shard and into steps no server is blocked by."""
+        if len(items) == 1 and self._shards == 1:
+            name_of = ref(items[0])
+            said = (self._now_us(), call, name_of.kind, 1, name_of.key, *words(items[0]))
+            reply = self._exchange.call(name, 0, said, durable=durable)
+            return read((name_of,), reply)
+        answers: list[A] = []
+        for start in range(0, len(items), CHUNK):
+            step = items[start : start + CHUNK]
+            # Each step is a call of its own, and a repeat finds each of them.
+            number = call if not call or not start or name == "renew" else f"{call}.{start}"
+            answers += self._step(name, step, number, ref, words, read=read, durable=durable)
+        return answers
+
+    def _step(
+        self,
+        name: str,
+        items: Sequence[I],
+        call: str,
+        ref: Callable[[I], TaskRef],
+        words: Callable[[I], tuple[Any, ...]],
+        *,
+        read: Callable[[Any, bytes], list[A]],
+        durable: bool,
+    ) -> list[A]:
+        parts = wire.parts(items, self._shards, ref, words)
+        now = self._now_us()
+        calls = [(part.shard, (now, call, *part.words)) for part in parts]
+        if len(calls) == 1:
+            replies = [self._exchange.call(name, *calls[0], durable=durable)]
+        else:
+            replies = self._exchange.calls(name, calls, durable=durable)
+        answers = [
+            read((ref(items[place]) for place in part.places), reply)
+            for part, reply in zip(parts, replies, strict=True)
+        ]
+        return wire.in_order(len(items), parts, answers)
+
+    def revive(self, refs: Sequence[DeadRef], *, call: str = "") -> list[ReviveResult]:
+        """Make dead letters waiting tasks again."""
+        return self._letters("revive", refs, call, wire.revived)
+
+    def purge(self, refs: Sequence[DeadRef], *, call: str = "") -> list[bool]:
+        """Delete dead letters."""
+        return self._letters("purge", refs, call, lambda reply: [bool(byte) for byte in reply])
+
+    def _letters(
+        self, name: str, refs: Sequence[DeadRef], call: str, read: Callable[[bytes], list[A]]
+    ) -> list[A]:
+        answers: list[A] = []
+        now = self._now_us()
+        for start in range(0, len(refs), CHUNK):
+            step = refs[start : start + CHUNK]
+            number = f"{call}.{start}" if call and start else call
+            parts = wire.plain_parts(step, self._shards)
+            calls = [(part.shard, (now, number, *part.words)) for part in parts]
+            replies = self._exchange.calls(name, calls, durable=True)
+            answers += wire.in_order(len(step), parts, [read(reply) for reply in replies])
+        return answers
+
+    def pause(self, kind: str, paused: bool, *, call: str = "") -> bool:  # noqa: FBT001 - see Store
+        """Stop or resume claims of *kind*, on every shard."""
+        said = (self._now_us(), call, kind, int(paused))
+        replies = self._exchange.calls("pause", [(n, said) for n in self._all], durable=True)
+        return any(reply == b"\1" for reply in replies)
+
+    # ---- the worker's verbs
+
+    def claim(
+        self, kinds: Sequence[str], *, limit: int, lease_ms: int, holder: str, call: int = 0
+    ) -> Claimed:
+        """Lease due tasks: a part of the limit from each shard, then the rest where more is due."""
+        turn = next(self._turns)
+        limit = min(limit, _MOST_CLAIMED)
+        claims = _Claims(self._exchange, self._now_us(), kinds, lease_ms, holder, call, turn)
+        answers = claims.ask(_even(limit, self._shards, turn), 1)
+        left = {shard: answer.left for shard, answer in answers.items() if answer.left}
+        if left and not any(answer.repeated for answer in answers.values()):
+            answers |= claims.ask(_filled(limit - len(claims.leases), left), 2)
+        # The earliest clock: a shard whose server is ahead must not make a worker early.
+        now_us = min(answer.now_us for answer in answers.values())
+        dues = [answer.next_due for answer in answers.values() if answer.next_due is not None]
+        if self._shards > 1:
+            claims.leases.sort(key=_by_due)
+        return Claimed(claims.leases, now_us // 1_000, now_us % 1_000, min(dues, default=None))
+
+    # ---- what operators see
+
+    def get(self, refs: Sequence[TaskRef]) -> list[Task | None]:
+        """Show tasks."""
+        return self._looking.get(refs)
+
+    def scan(self, where: Filter, *, cursor: str | None = None, limit: int = 100) -> Page:
+        """Show tasks page by page."""
+        return self._looking.scan(where, cursor, limit)
+
+    def counts(self, kinds: Sequence[str] | None = None) -> Mapping[str, Counts]:
+        """Count tasks by kind."""
+        return self._looking.counts(kinds)
+
+    def forecast(self, *, bucket_ms: int, buckets: int) -> list[int]:
+        """Count the tasks due in each span from now on."""
+        return self._looking.forecast(bucket_ms, buckets)
+
+    def watch(self, callback: Watcher) -> Callable[[], None]:
+        """Call *callback* on news."""
+        return self._wakeups.watch(callback)
+
+    def migrate(self) -> list[str]:
+        """Do nothing: this is the first layout, and it is made when a namespace is first used."""
+        return []
+
+    def check(self) -> list[str]:
+        """Look the servers over, and prove that orders and records agree."""
+        return [*self._survey.findings(), *self._looking.check()]
+
+    def facts(self) -> dict[str, str]:
+        """Tell versions, layout and persistence."""
+        return {**self._survey.facts(), "shards": str(self._shards)}
+
+    def close(self) -> None:
+        """Let go of the servers."""
+        self._wakeups.close()
+        self._links.close()
+
+
+class _Answer(NamedTuple):
+    """What a shard says besides its leases: its clock, if it repeats itself, what is left due."""
+
+    now_us: int
+    next_due: int | None
+    repeated: bool
+    left: int
+
+
+class _Claims:
+    """One claim, in one or two rounds of calls to the shards."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        now: str | int,
+        kinds: Sequence[str],
+        lease_ms: int,
+        holder: str,
+        call: int,
+        turn: int,
+    ) -> None:
+        self._exchange = exchange
+        self._now = now
+        self._kinds = kinds
+        self._lease_ms = lease_ms
+        self._holder = holder
+        self._call = call
+        self._turn = turn
+        self.leases: list[Lease] = []
+
+    def ask(self, limits: dict[int, int], number: int) -> dict[int, _Answer]:
+        """Claim up to a limit from each of some shards."""
+        calls = [
+            (
+                shard,
+                (
+                    self._now,
+                    self._holder,
+                    self._call,
+                    number,
+                    limit,
+                    self._lease_ms,
+                    _nonce(),
+                    self._turn,
+                    int(len(limits) > 1),
+                    *self._kinds,
+                ),
+            )
+            for shard, limit in limits.items()
+        ]
+        if len(calls) == 1:
+            replies = [self._exchange.call("claim", *calls[0], durable=True)]
+        else:
+            replies = self._exchange.calls("claim", calls, durable=True)
+        answers = {}
+        for (shard, _), (now_us, due, repeated, left, *sections) in zip(
+            calls, replies, strict=True
+        ):
+            now = int(now_us)
+            answers[shard] = _Answer(now, int(due) if due else None, bool(repeated), left)
+            self.leases += wire.leases(sections, self._holder, now // 1_000 + self._lease_ms)
+        return answers
+
+
+def _even(limit: int, shards: int, turn: int) -> dict[int, int]:
+    """Share *limit* evenly over all shards; *turn* rotates who gets one more."""
+    part, rest = divmod(limit, shards)
+    return {shard: part + ((shard - turn) % shards < rest) for shard in range(shards)}
+
+
+def _filled(limit: int, left: dict[int, int]) -> dict[int, int]:
+    """Share *limit* over shards that have so much *left*: as even as that allows."""
+    shares: dict[int, int] = {}
+    for done, shard in enumerate(sorted(left, key=left.__getitem__)):
+        shares[shard] = min(left[shard], limit // (len(left) - done))
+        limit -= shares[shard]
+    return {shard: share for shard, share in shares.items() if share}
+
+
+def _by_due(lease: Lease) -> int:
+    return lease.task.due
+
+
+def _nonce() -> bytes:
+    """Return what makes the tokens of one claim unique: 46 random bits; the script counts on."""
+    number = int.from_bytes(os.urandom(_NONCE_BYTES)) >> 2
+    return number.to_bytes(_NONCE_BYTES)

@@ -1,0 +1,19 @@
+"""Shown: the URL of a store as it may be shown: without its passwords (pure)."""
+
+
+def shown_url(url: str) -> str:
+    """Return *url* as it may be shown: passwords are left out."""
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return url
+    before, question, query = rest.partition("?")
+    host, slash, path = before.partition("/")
+    credentials, at, host = host.rpartition("@")
+    if at:
+        user, colon, _ = credentials.partition(":")
+        credentials = f"{user}{colon and ':***'}"
+    pairs = []
+    for pair in query.split("&"):
+        name, equals, _ = pair.partition("=")
+        pairs.append(f"{name}{equals}***" if "password" in name else pair)
+    return f"{scheme}://{credentials}{at}{host}{slash}{path}{question}{'&'.join(pairs)}"
