@@ -61,7 +61,9 @@ def ask(
     *,
     ref: str = "a",
     series: bool = False,
+    declared: bool = False,
     earliest: int = 0,
+    if_revision: int = 0,
     drop_after_ms: int = 0,
 ) -> Entry:
     return Asked(
@@ -69,8 +71,10 @@ def ask(
         verb=verb,
         ref="" if verb == "claim" else ref,
         by="p",
-        series=series,
+        series=series or declared,
+        declared=declared,
         earliest=earliest,
+        if_revision=if_revision,
         drop_after_ms=drop_after_ms,
     )
 
@@ -138,6 +142,20 @@ def run(
 
 def dead(revision: int, reason: str, *, lost: int = 0) -> Entry:
     return Left(ref="a", state="dead", revision=revision, lost=lost, reason=reason)
+
+
+def declare(op: int, status: str, revision: int) -> list[Entry]:
+    return [ask(op, declared=True), said(op, status, revision)]
+
+
+def skip(op: int, revision: int, *, of: int) -> list[Entry]:
+    """Cancel an occurrence of a declared series: a move to the next one."""
+    inner = [ask(op + 1, "move", if_revision=of), said(op + 1, "moved", revision)]
+    return [ask(op, "cancel"), *inner, said(op, "cancelled")]
+
+
+def goes_on(revision: int) -> Entry:
+    return Left(ref="a", state="scheduled", revision=revision, declared=True)
 
 
 SERIES = Rule.make(every="1s").text()
@@ -287,6 +305,21 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             "a dead letter that a step of the clock does not excuse; kept in spite of it",
             [schedule(1, "created", 1), run(1, 10, "dead"), STEP],
             [schedule(1, "created", 1), run(1, 10, "dead"), STEP, dead(1, "no such order")],
+        ),
+        (
+            "a declared series that ended with an occurrence; or goes on",
+            [declare(1, "created", 1), run(1, 10)],
+            [declare(1, "created", 1), run(1, 10), goes_on(2)],
+        ),
+        (
+            "a declared series that ended with a cancel; or skipped an occurrence",
+            [declare(1, "created", 1), cancel(2, "cancelled")],
+            [declare(1, "created", 1), skip(2, 2, of=1), run(2, 10), goes_on(3)],
+        ),
+        (
+            "a declared series that ended while it was cancelled; what waited first was kept",
+            [declare(1, "created", 1), start(1, 10), cancel(2, "running"), finish(10)],
+            [schedule(2, "created", 1), declare(1, "kept", 1), run(1, 10)],
         ),
         (
             "dead by a word that did not reach the store, and gone; or attempted again",
@@ -576,6 +609,39 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             [schedule(1, "created", 1), cancel(2, "cancelled"), run(2, 10)],
             [schedule(1, "created", 1), ask(3), cancel(2, "cancelled"), run(2, 10)],
         ),
+        (
+            "a skipped occurrence of a declared series; or the one after it",
+            [
+                declare(1, "created", 1),
+                [ask(2, "cancel"), said(2, "cancelled")],
+                run(1, 10),
+                goes_on(2),
+            ],
+            [declare(1, "created", 1), skip(2, 2, of=1), run(2, 10), goes_on(3)],
+        ),
+        (
+            "an occurrence that was cancelled while it ran; or the one after it",
+            [
+                declare(1, "created", 1),
+                start(1, 10),
+                cancel(2, "running"),
+                finish(10, "retry"),
+                ask(4, "claim"),
+                start(1, 11, claim=4),
+                finish(11),
+                goes_on(2),
+            ],
+            [
+                declare(1, "created", 1),
+                start(1, 10),
+                cancel(2, "running"),
+                finish(10, "retry"),
+                ask(4, "claim"),
+                start(2, 11, claim=4),
+                finish(11),
+                goes_on(3),
+            ],
+        ),
     ],
     "double start": [
         (
@@ -862,6 +928,22 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
                 run(2, 13, op=2),
             ],
         ),
+        (
+            "an occurrence whose place a move took that named it; or a step of the clock ended it",
+            [
+                [ask(1, series=True), said(1, "created", 1)],
+                [ask(2, "move", if_revision=1), said(2, "moved", 2)],
+                run(1, 10),
+                run(2, 11),
+            ],
+            [
+                [ask(1, series=True), said(1, "created", 1)],
+                [ask(3, "claim"), STEP],
+                [ask(2, "move", if_revision=1), said(2, "moved", 2)],
+                [start(1, 10, claim=3), finish(10)],
+                run(2, 11),
+            ],
+        ),
     ],
     "token reused": [
         (
@@ -968,6 +1050,16 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
                 Left(ref="a", state="scheduled", revision=1),
             ],
             [schedule(1, "created", 1), run(1, 10), DRAINED],
+        ),
+        (
+            "a declared series still runs; or waits for its next occurrence",
+            [
+                declare(1, "created", 1),
+                start(1, 10),
+                DRAINED,
+                Left(ref="a", state="leased", revision=1, declared=True),
+            ],
+            [declare(1, "created", 1), run(1, 10), DRAINED, goes_on(2)],
         ),
         (
             "something still runs",

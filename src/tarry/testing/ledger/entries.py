@@ -16,6 +16,10 @@ class Asked(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
     """The schedule carries a rule: later revisions come of themselves."""
     earliest: int = 0
     """What is accepted may not begin before: the store's clock plus the delay; 0: not known."""
+    declared: bool = False
+    """The series belongs to the code: it is there for as long as workers are."""
+    if_revision: int = 0
+    """It is to act only on this revision; 0: on any."""
     drop_after_ms: int = 0
     """A task that is so late becomes a dead letter; 0: none does, however late it is."""
 
@@ -88,6 +92,8 @@ class Left(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
     attempt: int = 0
     lost: int = 0
     reason: str = ""
+    due: int = 0
+    declared: bool = False
 
 
 Entry = Asked | Answered | Started | Finished | Settled | Failed | Drained | Left

@@ -90,6 +90,7 @@ class Story:
 
     __slots__ = (
         "cancels",
+        "declared",
         "known",
         "last",
         "left",
@@ -118,6 +119,7 @@ class Story:
         self.shown: list[Op] = []
         """Operations that changed nothing, but were told which revision waits."""
         self.series = False
+        self.declared = False
         self.last: dict[int, Run] = {}
         self.places: list[int] = []
         self.newest: list[int] = []
@@ -215,6 +217,7 @@ class History:
         if verb in ACCEPTING:
             story.ops.append(op)
             story.series |= entry.series
+            story.declared |= entry.declared
         elif verb == "cancel":
             story.cancels.append(op)
         elif verb == "purge":

@@ -1,7 +1,7 @@
 """Replay: one simulated history, told line by line."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,6 +19,7 @@ from tarry.testing.ledger import (
 )
 from tarry.testing.proof.ground import ground, of_control
 from tarry.testing.simulation import Fault, History, Plan, Step, run
+from tarry.testing.simulation.plan import SERIES
 from tarry.testing.simulation.shrink import shortest
 from tarry.testing.simulation.stage import EPOCH
 
@@ -122,6 +123,9 @@ def plan_of(plan: Plan) -> Iterator[str]:
         f"retries: {plan.retries}"
     )
     yield f"Producers: {', '.join(plan.producers)}; workers: {', '.join(plan.workers)}"
+    if plan.declared is not None:
+        attempts = _attempts(plan.declared.run, plan.declared.script)
+        yield f"{SERIES} is declared to recur every {plan.declared.every} ms; {attempts}"
     yield ""
     yield "The plan"
     planned = [(step.at, step.who, _step(step)) for step in plan.steps]
@@ -145,15 +149,19 @@ def _step(step: Step) -> str:
     match step.verb:
         case "schedule" | "batch":
             every = f", every {step.every} ms" if step.every else ""
-            attempts = ", ".join(_ATTEMPTS.get(word, word) for word in step.script)
             return (
                 f"schedule {_target(step)} in {step.delay} ms{every}, on conflict {step.mode}; "
-                f"attempts of {step.run} ms: {attempts}"
+                f"{_attempts(step.run, step.script)}"
             )
         case "move":
             return f"move {_target(step)}: {step.mode} {step.delay} ms"
         case _:
             return f"{step.verb} {_target(step)}"
+
+
+def _attempts(run_ms: int, script: Sequence[str]) -> str:
+    words = ", ".join(_ATTEMPTS.get(word, word) for word in script)
+    return f"attempts of {run_ms} ms: {words}"
 
 
 def _target(step: Step) -> str:

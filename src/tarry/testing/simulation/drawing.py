@@ -8,7 +8,7 @@ import random
 
 from msgspec.structs import replace
 
-from tarry.testing.simulation.plan import KEYS, KINDS, Fault, Plan, Step
+from tarry.testing.simulation.plan import KEYS, KINDS, SERIES, Declared, Fault, Plan, Step
 from tarry.testing.simulation.situations import SITUATIONS
 
 _DELICATE = 1 / 8
@@ -35,6 +35,9 @@ def draw(seed: int, weather: str = "") -> Plan:
     ]
     if dice.random() < 0.15:
         steps += _pause(dice, span, producers)
+    declared = _declared(dice) if dice.random() < _RARELY else None
+    if declared is not None:
+        steps += [_about_series(dice, span, producers) for _ in range(dice.choice((0, 1, 2, 3)))]
     lease = dice.choice((300, 500, 800, 1_500))
     faults = _faults(dice, weather, span, lease, producers + workers, networked=networked)
     steps, faults = _crowd(dice, steps, faults, lease)
@@ -47,6 +50,7 @@ def draw(seed: int, weather: str = "") -> Plan:
         producers=producers,
         workers=workers,
         retries=dice.choice((0, 1, 2)),
+        declared=declared,
         steps=tuple(sorted(steps, key=lambda step: step.at)),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
@@ -75,6 +79,7 @@ def _crowd(
 
 _MAKES = {"schedule", "batch", "pause", "resume"}
 _OFTEN = 0.4
+_RARELY = 0.08
 
 
 def _step(
@@ -96,6 +101,26 @@ def _step(
         script=_script(dice, poison=poison),
         run=dice.choice((0, 0, 1, 20, 150, 600)),
         every=dice.choice((200, 700)) if recurs else 0,
+    )
+
+
+def _declared(dice: random.Random) -> Declared:
+    script = dice.choice((("ok",), ("ok",), ("fail", "ok"), ("dead",), ("snooze", "ok")))
+    return Declared(dice.choice((250, 700)), dice.choice((0, 20, 150)), script)
+
+
+def _about_series(dice: random.Random, span: int, who: tuple[str, ...]) -> Step:
+    """Let somebody meddle with the declared series: skip an occurrence, most of the time."""
+    verb = dice.choice(("cancel", "cancel", "cancel", "move", "schedule"))
+    return Step(
+        at=dice.randrange(span),
+        who=dice.choice(who),
+        verb=verb,
+        kind=SERIES,
+        key=SERIES,
+        delay=dice.choice((0, 50, 400)),
+        mode="replace" if verb == "schedule" else "set",
+        run=dice.choice((0, 20, 150)),
     )
 
 

@@ -8,6 +8,8 @@ import msgspec
 KINDS = ("async.work", "plain.work")
 """The kinds of the simulated app: handlers on the loop, and on threads."""
 KEYS = ("1", "2", "3")
+SERIES = "series.work"
+"""The kind that recurs by its declaration, where a plan has one; its key is the same word."""
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,6 +31,14 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long each attempt takes."""
     every: int = 0
     """The task recurs, this often."""
+
+
+class Declared(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A handler that is declared to recur: how often, and what its attempts come to."""
+
+    every: int
+    run: int = 0
+    script: tuple[str, ...] = ("ok",)
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,6 +66,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     workers: tuple[str, ...] = ("w1", "w2")
     """`wa` looks after the first kind only, `wp` after the second, all others after both."""
     retries: int = 2
+    declared: Declared | None = None
     steps: tuple[Step, ...] = ()
     faults: tuple[Fault, ...] = ()
 

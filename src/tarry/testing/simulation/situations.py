@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from tarry.testing.simulation.plan import KINDS, Fault, Plan, Step
+from tarry.testing.simulation.plan import KINDS, SERIES, Declared, Fault, Plan, Step
 
 
 def series(seed: int) -> Plan:
@@ -13,6 +13,23 @@ def series(seed: int) -> Plan:
     first = Step(at=10, who="p1", verb="schedule", kind=kind, run=150, every=200)
     cancel = Step(at=dice.randrange(20, 800), who="p1", verb="cancel", kind=kind)
     return Plan(seed=seed, steps=(first, cancel))
+
+
+def declared_series(seed: int) -> Plan:
+    """Skip occurrences of a series that the code declares, while it waits and while it runs."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    ats = sorted(dice.randrange(20, 1_500) for _ in range(dice.choice((1, 2, 3))))
+    steps = tuple(Step(at=at, who="p1", verb="cancel", kind=SERIES, key=SERIES) for at in ats)
+    kill = Fault(at=dice.randrange(200, 900), what="kill", who="w1", span=100)
+    return Plan(
+        seed=seed,
+        lease=300,
+        latency_us=3_000,
+        workers=("w1",),
+        declared=Declared(every=300, run=dice.choice((0, 100))),
+        steps=steps,
+        faults=dice.choice(((), (), (kill,))),
+    )
 
 
 def cancelled_and_lost(seed: int) -> Plan:
@@ -154,6 +171,7 @@ def late_tries(seed: int) -> Plan:
 
 SITUATIONS: tuple[Callable[[int], Plan], ...] = (
     series,
+    declared_series,
     cancelled_and_lost,
     revived_while_running,
     late_replies,

@@ -26,7 +26,7 @@ from tarry.stores.store import Capabilities, Store
 from tarry.task import TaskRef
 from tarry.testing.ledger import Answered, Asked, Entry, Failed, Finished, Started
 from tarry.testing.simulation.medium import ForgetfulStore, Medium
-from tarry.testing.simulation.plan import KEYS, KINDS, Fault, Plan, Step
+from tarry.testing.simulation.plan import KEYS, KINDS, SERIES, Declared, Fault, Plan, Step
 from tarry.testing.simulation.process import Clock, Gone, Process
 from tarry.testing.simulation.wire import Wire
 from tarry.testing.simulation.world import MS, World
@@ -83,6 +83,8 @@ class Stage:
         self.times: list[int] = []
         """When each entry was made, in true nanoseconds."""
         self.claims: dict[tuple[str, int], int] = {}
+        self.skips: dict[str, int] = {}
+        """The moves by which cancels skip an occurrence, by the ids of their calls."""
         self.granted: dict[int, tuple[int, int]] = {}
         self.empties: list[tuple[str, int]] = []
         self.in_flight = 0
@@ -144,7 +146,7 @@ class Stage:
         else:
             app = _PRODUCERS.setdefault(seat, Tarry("memory:", namespace="sim", retry_for="3s"))
             if seat.startswith("a"):
-                app.registry = _registry(self.plan.retries)
+                app.registry = _registry(self.plan.retries, self.plan.declared)
             app.swap(wire, process.clock, process)
             self.apps[seat] = app
         return process
@@ -152,10 +154,10 @@ class Stage:
     def _hire(self, seat: str, process: Process, wire: Wire) -> None:
         worker = self.bench.worker(
             wire,
-            _registry(self.plan.retries),
+            _registry(self.plan.retries, self.plan.declared),
             codec=Plain(),
             emit=lambda event: self._hear(event, process),
-            kinds=_CREWS.get(seat),
+            kinds=self._crew(seat),
             concurrency=self.plan.concurrency,
             lease=self.plan.lease / 1_000,
             grace=1,
@@ -165,6 +167,16 @@ class Stage:
         # A process whose worker has stopped ends, with whatever its threads are still at.
         task.add_done_callback(lambda _: self._exit(process))
         self.workers[seat] = worker, task
+
+    def _crew(self, seat: str) -> tuple[str, ...] | None:
+        """Return the kinds that the worker in *seat* looks after, None: all."""
+        kinds = _CREWS.get(seat)
+        return None if kinds is None else tuple(k for k in kinds if k != SERIES or self.declared)
+
+    @property
+    def declared(self) -> TaskRef | None:
+        """The ref of the declared series, if the plan has one."""
+        return TaskRef(SERIES, SERIES) if self.plan.declared else None
 
     def _exit(self, process: Process) -> None:
         process.kill()
@@ -262,15 +274,15 @@ class Stage:
         try:
             await self._aperform(step, process)
         finally:
-            self.answered(process)
+            self.over(process)
 
     def _on_thread(self, step: Step, process: Process) -> None:
         try:
             self.perform(step, process)
         finally:
-            self.answered(process)
+            self.over(process)
 
-    def answered(self, process: Process) -> None:
+    def over(self, process: Process) -> None:
         """Count one operation less that a process waits for."""
         if not process.dead:
             self.asking[process.label] -= 1
@@ -291,7 +303,7 @@ class Stage:
         except StoreError as error:
             answers = error.answers
         for op, answer in zip(ops, answers, strict=False):
-            self._answered(op, answer, process)
+            self.answered(op, answer, process)
 
     def perform(self, step: Step, process: Process) -> str:
         """Do one step on a thread; returns the word of the answer, none if there was none."""
@@ -305,7 +317,7 @@ class Stage:
             answer = _CONFLICT
         except StoreError:
             answer = None
-        return self._answered(op, answer, process)
+        return self.answered(op, answer, process)
 
     async def _aperform(self, step: Step, process: Process) -> None:
         """Do one step in a coroutine."""
@@ -330,7 +342,7 @@ class Stage:
             answer = _CONFLICT
         except StoreError:
             answer = None
-        self._answered(op, answer, process)
+        self.answered(op, answer, process)
 
     def _say(self, step: Step, op: int) -> Any:
         app = self.apps[step.who]
@@ -348,23 +360,26 @@ class Stage:
                 return (app.pause if step.verb == "pause" else app.resume)(step.kind)
 
     def _asked(self, step: Step, process: Process) -> int:
-        op = self.next_op()
         ref = TaskRef(step.kind, step.key)
         if step.every:
             self.series.add(ref)
         placing = step.verb in {"schedule", "move"} and step.mode not in {"earliest", "shift"}
-        entry = Asked(
-            op=op,
-            verb=step.verb,
-            ref=str(ref),
-            by=process.label,
+        return self.asked(
+            ref,
+            step.verb,
+            process,
             series=bool(step.every),
             earliest=self.clock.now() + step.delay if placing else 0,
         )
-        self.enter(entry, process)
+
+    def asked(self, ref: TaskRef, verb: str, process: Process, **facts: Any) -> int:
+        """Enter that a process asks for something; returns the number of the operation."""
+        op = self.next_op()
+        self.enter(Asked(op=op, verb=verb, ref=str(ref), by=process.label, **facts), process)
         return op
 
-    def _answered(self, op: int, answer: Any, process: Process) -> str:
+    def answered(self, op: int, answer: Any, process: Process) -> str:
+        """Enter what a process is told; returns the word of the answer."""
         if answer is None:
             return ""
         status = getattr(answer, "status", answer)
@@ -438,12 +453,12 @@ def _move(step: Step) -> Any:
 
 
 _CONFLICT = "conflict"
-_CREWS = {"wa": (KINDS[0],), "wp": (KINDS[1],)}
-"""Workers that look after one kind only."""
+_CREWS = {"wa": (KINDS[0], SERIES), "wp": (KINDS[1],)}
+"""Workers that do not look after every kind."""
 _PRODUCERS: dict[str, Tarry] = {}
 _DELAYS = {"retry": 40, "snooze": 60}
 """How soon, at the earliest, an attempt is to be made again after each of these outcomes."""
-_REGISTRIES: dict[int, Registry] = {}
+_REGISTRIES: dict[tuple[object, ...], Registry] = {}
 _PLAYING: list[Stage] = []
 """The stage on which handlers run: the last one."""
 
@@ -453,9 +468,9 @@ def playing(stage: Stage) -> None:
     _PLAYING[:] = [stage]
 
 
-def _registry(retries: int) -> Registry:
-    """Return the handlers whose failures are retried that often; made once."""
-    found = _REGISTRIES.get(retries)
+def _registry(retries: int, declared: Declared | None) -> Registry:
+    """Return the handlers, whose failures are retried that often; made once."""
+    found = _REGISTRIES.get((retries, declared))
     if found is not None:
         return found
     app = Tarry("memory:", namespace="sim")
@@ -475,8 +490,26 @@ def _registry(retries: int) -> Registry:
             process.nap(run / 1_000)
         return _come_to(script, ctx, process)
 
-    _REGISTRIES[retries] = app.registry
+    if declared is not None:
+        _declare(app, retry, declared)
+    _REGISTRIES[retries, declared] = app.registry
     return app.registry
+
+
+def _declare(app: Tarry, retry: Backoff, declared: Declared) -> None:
+    """Add the handler that recurs."""
+
+    @app.task(SERIES, retry=retry, every=_ms(declared.every))
+    async def series_work(
+        ctx: Context,
+        script: Sequence[str] = declared.script,
+        run: int = declared.run,
+        op: int = 0,
+    ) -> object:
+        process = _PLAYING[0].started(ctx, op)
+        if run:
+            await asyncio.sleep(run / 1_000)
+        return _come_to(script, ctx, process)
 
 
 def _come_to(script: Sequence[str], ctx: Context, process: Process) -> object:
