@@ -123,6 +123,8 @@ def plan_of(plan: Plan) -> Iterator[str]:
         f"retries: {plan.retries}"
     )
     yield f"Producers: {', '.join(plan.producers)}; workers: {', '.join(plan.workers)}"
+    if plan.timeout:
+        yield f"Handlers are given {plan.timeout} ms"
     if plan.declared is not None:
         attempts = _attempts(plan.declared.run, plan.declared.script)
         yield f"{SERIES} is declared to recur every {plan.declared.every} ms; {attempts}"

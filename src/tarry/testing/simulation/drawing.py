@@ -51,6 +51,7 @@ def draw(seed: int, weather: str = "") -> Plan:
         workers=workers,
         retries=dice.choice((0, 1, 2)),
         declared=declared,
+        timeout=dice.choice((60, 300)) if dice.random() < _RARELY else 0,
         steps=tuple(sorted(steps, key=lambda step: step.at)),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )

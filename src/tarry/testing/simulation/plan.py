@@ -67,6 +67,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """`wa` looks after the first kind only, `wp` after the second, all others after both."""
     retries: int = 2
     declared: Declared | None = None
+    timeout: int = 0
+    """Handlers are given this long; 0: as long as they like."""
     steps: tuple[Step, ...] = ()
     faults: tuple[Fault, ...] = ()
 

@@ -32,6 +32,23 @@ def declared_series(seed: int) -> Plan:
     )
 
 
+def overtime(seed: int) -> Plan:
+    """Give handlers less time than some of them take, and more than others do."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    steps = tuple(
+        Step(
+            at=10 + number,
+            who="p1",
+            verb="schedule",
+            kind=dice.choice(KINDS),
+            key=f"{number}",
+            run=dice.choice((20, 80, 150, 600)),
+        )
+        for number in range(dice.choice((1, 3)))
+    )
+    return Plan(seed=seed, retries=1, timeout=100, steps=steps)
+
+
 def cancelled_and_lost(seed: int) -> Plan:
     """Cancel a task while it runs, and kill its worker then."""
     dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
@@ -172,6 +189,7 @@ def late_tries(seed: int) -> Plan:
 SITUATIONS: tuple[Callable[[int], Plan], ...] = (
     series,
     declared_series,
+    overtime,
     cancelled_and_lost,
     revived_while_running,
     late_replies,

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from tarry.app import Declared as Declaration
 from tarry.app import Tarry
 from tarry.attempt import Dead, Retry, Skip, Snooze
 from tarry.backoff import Backoff
 from tarry.clock import Clock as AnyClock
 from tarry.context import Context
 from tarry.due import Earlier, Later, Shift
-from tarry.errors import ConflictError, StoreError
+from tarry.errors import ConflictError, StoreError, WorkerError
 from tarry.events import AttemptEnded, Event
 from tarry.handler import Registry
 from tarry.payload import Plain
@@ -82,6 +83,8 @@ class Stage:
         self.entries: list[Entry] = []
         self.times: list[int] = []
         """When each entry was made, in true nanoseconds."""
+        self.steps: dict[int, Step] = {}
+        """What was asked for, by the numbers of operations."""
         self.claims: dict[tuple[str, int], int] = {}
         self.skips: dict[str, int] = {}
         """The moves by which cancels skip an occurrence, by the ids of their calls."""
@@ -146,7 +149,7 @@ class Stage:
         else:
             app = _PRODUCERS.setdefault(seat, Tarry("memory:", namespace="sim", retry_for="3s"))
             if seat.startswith("a"):
-                app.registry = _registry(self.plan.retries, self.plan.declared)
+                app.registry = _registry(self.plan)
             app.swap(wire, process.clock, process)
             self.apps[seat] = app
         return process
@@ -154,7 +157,7 @@ class Stage:
     def _hire(self, seat: str, process: Process, wire: Wire) -> None:
         worker = self.bench.worker(
             wire,
-            _registry(self.plan.retries, self.plan.declared),
+            _registry(self.plan),
             codec=Plain(),
             emit=lambda event: self._hear(event, process),
             kinds=self._crew(seat),
@@ -165,8 +168,14 @@ class Stage:
         )
         task = process.loop.create_task(_alone(worker.run))
         # A process whose worker has stopped ends, with whatever its threads are still at.
-        task.add_done_callback(lambda _: self._exit(process))
+        task.add_done_callback(lambda task: self._ended(process, task))
         self.workers[seat] = worker, task
+
+    def _ended(self, process: Process, task: "asyncio.Task[None]") -> None:
+        """Start a worker anew that lost too many threads to handlers that hang."""
+        self._exit(process)
+        if not task.cancelled() and isinstance(task.exception(), WorkerError):
+            self.world.call_at(self.world.now + _RESTART_MS * MS, self.bring_up, process.seat)
 
     def _crew(self, seat: str) -> tuple[str, ...] | None:
         """Return the kinds that the worker in *seat* looks after, None: all."""
@@ -364,13 +373,15 @@ class Stage:
         if step.every:
             self.series.add(ref)
         placing = step.verb in {"schedule", "move"} and step.mode not in {"earliest", "shift"}
-        return self.asked(
+        op = self.asked(
             ref,
             step.verb,
             process,
             series=bool(step.every),
             earliest=self.clock.now() + step.delay if placing else 0,
         )
+        self.steps[op] = step
+        return op
 
     def asked(self, ref: TaskRef, verb: str, process: Process, **facts: Any) -> int:
         """Enter that a process asks for something; returns the number of the operation."""
@@ -468,38 +479,41 @@ def playing(stage: Stage) -> None:
     _PLAYING[:] = [stage]
 
 
-def _registry(retries: int, declared: Declared | None) -> Registry:
-    """Return the handlers, whose failures are retried that often; made once."""
-    found = _REGISTRIES.get((retries, declared))
+def _registry(plan: Plan) -> Registry:
+    """Return the handlers as a plan wants them; made once."""
+    wanted = plan.retries, plan.declared, plan.timeout
+    found = _REGISTRIES.get(wanted)
     if found is not None:
         return found
     app = Tarry("memory:", namespace="sim")
-    retry = Backoff.fixed(_ms(_DELAYS["retry"]), times=retries)
+    terms = Declaration(retry=Backoff.fixed(_ms(_DELAYS["retry"]), times=plan.retries))
+    if plan.timeout:
+        terms["timeout"] = _ms(plan.timeout)
 
-    @app.task("async.work", retry=retry)
+    @app.task("async.work", **terms)
     async def async_work(ctx: Context, script: Sequence[str], run: int, op: int = 0) -> object:
         process = _PLAYING[0].started(ctx, op)
         if run:
             await asyncio.sleep(run / 1_000)
         return _come_to(script, ctx, process)
 
-    @app.task("plain.work", retry=retry)
+    @app.task("plain.work", **terms)
     def plain_work(ctx: Context, script: Sequence[str], run: int, op: int = 0) -> object:
         process = _PLAYING[0].started(ctx, op)
         if run:
             process.nap(run / 1_000)
         return _come_to(script, ctx, process)
 
-    if declared is not None:
-        _declare(app, retry, declared)
-    _REGISTRIES[retries, declared] = app.registry
+    if plan.declared is not None:
+        _declare(app, terms, plan.declared)
+    _REGISTRIES[wanted] = app.registry
     return app.registry
 
 
-def _declare(app: Tarry, retry: Backoff, declared: Declared) -> None:
+def _declare(app: Tarry, terms: Declaration, declared: Declared) -> None:
     """Add the handler that recurs."""
 
-    @app.task(SERIES, retry=retry, every=_ms(declared.every))
+    @app.task(SERIES, every=_ms(declared.every), **terms)
     async def series_work(
         ctx: Context,
         script: Sequence[str] = declared.script,
