@@ -144,6 +144,16 @@ def dead(revision: int, reason: str, *, lost: int = 0) -> Entry:
     return Left(ref="a", state="dead", revision=revision, lost=lost, reason=reason)
 
 
+def of_revision(
+    op: int, wanted: int, status: str, revision: int = 0, *, verb: str = "move"
+) -> list[Entry]:
+    return [ask(op, verb, if_revision=wanted), said(op, status, revision)]
+
+
+def purge(op: int, status: str) -> list[Entry]:
+    return [ask(op, "purge"), said(op, status)]
+
+
 def declare(op: int, status: str, revision: int) -> list[Entry]:
     return [ask(op, declared=True), said(op, status, revision)]
 
@@ -268,7 +278,7 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
         (
             "a revision that was said to wait and never ran; or was purged as a dead letter",
             [ask(1), schedule(2, "kept", 1)],
-            [ask(1), schedule(2, "kept", 1), ask(3, "purge"), said(3, "purged")],
+            [ask(1), schedule(2, "kept", 1), ask(3, "purge")],
         ),
         (
             "a dead letter that was dropped; or kept",
@@ -1179,6 +1189,147 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             "nothing found where something waits; or where another cancel may have been first",
             [schedule(1, "created", 1), move(2, "absent"), run(1, 10)],
             [schedule(1, "created", 1), ask(3, "cancel"), move(2, "absent")],
+        ),
+        (
+            "a declared occurrence was skipped while the one before it ran; a cancel of no series",
+            [schedule(1, "created", 1), start(1, 10), cancel(2, "cancelled"), finish(10)],
+            [
+                declare(1, "created", 1),
+                start(1, 10),
+                schedule(4, "created", 2),
+                skip(2, 3, of=2),
+                finish(10),
+                run(3, 11),
+                goes_on(4),
+            ],
+        ),
+        (
+            "a named revision was moved though a newer one waited; or a newer one overlapped",
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                of_revision(3, 1, "moved", 3),
+                run(3, 10),
+            ],
+            [
+                schedule(1, "created", 1),
+                ask(2),
+                of_revision(3, 1, "moved", 2),
+                said(2, "replaced", 3),
+                run(3, 10),
+            ],
+        ),
+        (
+            "a named revision was cancelled though a newer one waited; or was the newest",
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                of_revision(3, 1, "cancelled", verb="cancel"),
+            ],
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                of_revision(3, 2, "cancelled", verb="cancel"),
+            ],
+        ),
+        (
+            "a conflict that shows the revision that was named; or another one",
+            [schedule(1, "created", 1), of_revision(2, 1, "conflict", 1), run(1, 10)],
+            [
+                schedule(1, "created", 1),
+                schedule(3, "replaced", 2),
+                of_revision(2, 1, "conflict", 2),
+                run(2, 10),
+            ],
+        ),
+        (
+            "a cancel that conflicts with what waits untouched; or what somebody may have moved",
+            [
+                schedule(1, "created", 1),
+                of_revision(2, 1, "conflict", verb="cancel"),
+                run(1, 10),
+            ],
+            [
+                schedule(1, "created", 1),
+                ask(3, "move"),
+                of_revision(2, 1, "conflict", verb="cancel"),
+                said(3, "moved", 2),
+                run(2, 10),
+            ],
+        ),
+        (
+            "a schedule that conflicts where another revision waits; it may have been claimed",
+            [
+                schedule(1, "created", 1),
+                of_revision(2, 1, "conflict", 1, verb="schedule"),
+                run(1, 10),
+            ],
+            [
+                schedule(1, "created", 1),
+                of_revision(2, 1, "conflict", verb="schedule"),
+                run(1, 10),
+            ],
+        ),
+        (
+            "a purge that found no dead letter where one was; or somebody was faster",
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                purge(2, "absent"),
+                dead(1, "no such order"),
+            ],
+            [schedule(1, "created", 1), run(1, 10, "dead"), purge(3, "purged"), purge(2, "absent")],
+        ),
+        (
+            "a purge that found no dead letter where one was; or a medium that crashed forgot it",
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                killed(),
+                purge(2, "absent"),
+                dead(1, "no such order"),
+            ],
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                CRASH,
+                purge(2, "absent"),
+                run(1, 11, "dead"),
+                dead(1, "no such order"),
+            ],
+        ),
+        (
+            "a purge of what is still there; or of the newer of two",
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                purge(2, "purged"),
+                dead(1, "no such order"),
+            ],
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                schedule(3, "created", 2),
+                run(2, 11, "dead"),
+                purge(2, "purged"),
+                dead(1, "no such order"),
+            ],
+        ),
+        (
+            "a dead letter that was purged twice; or one that never began may have been there",
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                purge(2, "purged"),
+                purge(3, "purged"),
+            ],
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                purge(2, "purged"),
+                finish(11, "dead"),
+                purge(3, "purged"),
+            ],
         ),
     ],
 }

@@ -19,7 +19,7 @@ class Asked(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
     declared: bool = False
     """The series belongs to the code: it is there for as long as workers are."""
     if_revision: int = 0
-    """It is to act only on this revision; 0: on any."""
+    """It is to act only on this revision, which is all it conflicts with; 0: on any."""
     drop_after_ms: int = 0
     """A task that is so late becomes a dead letter; 0: none does, however late it is."""
 

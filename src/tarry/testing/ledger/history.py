@@ -159,6 +159,8 @@ class History:
         self.reused: list[tuple[Run, Run]] = []
         self.unstarted: dict[int, list[Settled]] = {}
         """The leases that were let go before they began, and what the store took of them."""
+        self.refused = False
+        """Whether a lease that never began was to become a dead letter."""
         self.failures = 0
         self.claimers: set[str] = set()
         self._failed: dict[str, list[int]] = {}
@@ -257,6 +259,7 @@ class History:
         run = self.runs.get(entry.token)
         if run is None:
             self.unstarted.setdefault(entry.token, [])
+            self.refused |= entry.outcome == "dead"
         elif run.finish is None:
             # A settlement that is tried again was decided once.
             run.finish, run.finished = entry, place

@@ -3,13 +3,24 @@
 from collections.abc import Iterator
 
 from tarry.testing.ledger.entries import Violation
-from tarry.testing.ledger.history import History, Op, Run, Story
+from tarry.testing.ledger.history import ACCEPTED, MEDIUM, NEVER, History, Op, Run, Story
 
 _NOTHING_RUNS = {"cancel": {"cancelled", "absent"}, "move": {"absent"}, "revive": {"revived"}}
 """Answers that are given only while no attempt of the ref is under way."""
 
 
 def false_answer(story: Story, history: History) -> Iterator[Violation]:
+    """Find answers that something else in the history contradicts."""
+    yield from _nothing_there(story, history)
+    yield from _of_revisions(story)
+    if story.purges:
+        yield from _of_letters(story, history)
+
+
+# ---- nothing runs, nothing waits
+
+
+def _nothing_there(story: Story, history: History) -> Iterator[Violation]:
     """Find answers that say nothing runs or waits although something certainly did."""
     for op in (*story.ops, *story.cancels):
         verb = op.entry.verb
@@ -58,3 +69,88 @@ def _certainly_there(story: Story, op: Op) -> Op | None:
         or story.purges
     )
     return None if touched else newest
+
+
+# ---- if_revision
+
+
+def _of_revisions(story: Story) -> Iterator[Violation]:
+    """Find answers to what was asked of one revision that it cannot have got."""
+    for op in (*story.ops, *story.cancels):
+        wanted = op.entry.if_revision
+        if not wanted:
+            continue
+        newer = story.newest_before(op.asked)
+        verb = op.entry.verb
+        if op.status in (_ENDED if verb == "cancel" else ACCEPTED) and newer > wanted:
+            said = (
+                f"{verb} of revision {wanted} was answered {op.status!r} though revision {newer} "
+                "had been accepted"
+            )
+        elif op.status == "conflict" and (op.revision == wanted or _waits(story, op, wanted)):
+            said = f"{verb} of revision {wanted} was answered 'conflict' though that one waited"
+        else:
+            continue
+        yield Violation("false answer", story.ref, said, op.span())
+
+
+_ENDED = frozenset({"cancelled", "running"})
+"""Answers to a cancel that found the revision it was asked about."""
+
+
+def _waits(story: Story, op: Op, revision: int) -> bool:
+    """Say whether *revision* certainly waited or ran while *op* was under way."""
+    made = story.known.get(revision)
+    if made is None or made.answered > op.asked or story.series or op.entry.verb == "schedule":
+        # What is claimed does not wait, which is all that a schedule asks about.
+        return False
+    others = (*story.ops, *story.cancels)
+    return not (
+        any(run.at < op.answered and run.start.revision >= revision for run in story.runs)
+        or any(left.revision == revision for left in story.left)
+        or any(
+            one.asked < op.answered and one.answered > made.asked
+            for one in others
+            if one is not op and one is not made
+        )
+    )
+
+
+# ---- dead letters
+
+
+def _of_letters(story: Story, history: History) -> Iterator[Violation]:
+    """Find purges that found nothing where a dead letter was, or more than there were."""
+    for purge in story.purges:
+        run = _letter_of(story, history, purge) if purge.status == "absent" else None
+        if run is not None:
+            said = f"purge was answered 'absent' though revision {run.start.revision} was dead"
+            yield Violation("false answer", story.ref, said, (run.start, *purge.span()))
+    taken = [
+        op
+        for op in (*story.purges, *story.ops)
+        if op.status == "purged" or (op.entry.verb == "revive" and op.status == "revived")
+    ]
+    dead = {run.start.revision for run in story.runs if run.outcome == "dead"}
+    left = {left.revision for left in story.left if left.state == "dead"}
+    if taken and not history.refused and len(taken) + len(left) > len(dead | left):
+        said = (
+            f"{len(dead | left)} revisions died and {len(left)} of them are left, but "
+            f"{len(taken)} were said to be purged or revived"
+        )
+        yield Violation("false answer", story.ref, said, taken[-1].span())
+
+
+def _letter_of(story: Story, history: History, purge: Op) -> Run | None:
+    """Return an attempt whose dead letter was certainly there while *purge* was under way."""
+    for run in story.letters:
+        if run.settled > purge.asked or history.failed_between(MEDIUM, run.finished, NEVER):
+            continue
+        takers = (*(op for op in story.ops if op.entry.verb == "revive"), *story.purges)
+        if not any(
+            one.answered > run.finished and one.asked < purge.answered and one.status != "absent"
+            for one in takers
+            if one is not purge
+        ):
+            return run
+    return None

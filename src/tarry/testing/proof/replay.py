@@ -152,13 +152,18 @@ def _step(step: Step) -> str:
         case "schedule" | "batch":
             every = f", every {step.every} ms" if step.every else ""
             return (
-                f"schedule {_target(step)} in {step.delay} ms{every}, on conflict {step.mode}; "
+                f"schedule {_target(step)} in {step.delay} ms{every}, on conflict {step.mode}"
+                f"{_named(step)}; "
                 f"{_attempts(step.run, step.script)}"
             )
         case "move":
-            return f"move {_target(step)}: {step.mode} {step.delay} ms"
+            return f"move {_target(step)}: {step.mode} {step.delay} ms{_named(step)}"
         case _:
-            return f"{step.verb} {_target(step)}"
+            return f"{step.verb} {_target(step)}{_named(step)}"
+
+
+def _named(step: Step) -> str:
+    return ", of the revision last told" if step.named else ""
 
 
 def _attempts(run_ms: int, script: Sequence[str]) -> str:
@@ -243,7 +248,9 @@ class _Teller:
 
 def _about(asked: Asked) -> str:
     """Return what a call is about: a kind is paused, and no key of it."""
-    return asked.ref.partition("/")[0] if asked.verb in _OF_KINDS else asked.ref
+    if asked.verb in _OF_KINDS:
+        return asked.ref.partition("/")[0]
+    return f"{asked.ref}, of revision {asked.if_revision}" if asked.if_revision else asked.ref
 
 
 def _status(asked: Asked, answer: Answered) -> str:

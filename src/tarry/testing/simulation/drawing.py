@@ -86,7 +86,8 @@ _RARELY = 0.08
 def _step(
     dice: random.Random, span: int, who: tuple[str, ...], keys: tuple[str, ...], *, poison: bool
 ) -> Step:
-    verb = dice.choices(("schedule", "batch", "move", "cancel", "revive"), (10, 1, 4, 5, 1))[0]
+    verbs = ("schedule", "batch", "move", "cancel", "revive", "purge")
+    verb = dice.choices(verbs, (10, 1, 4, 5, 1, 0.7))[0]
     moves = ("set", "set", "shift", "earlier", "later")
     modes = ("replace", "replace", "replace", "keep", "earliest", "latest", "fail")
     delay = dice.choice((0, 0, 5, 50, 200, 500, 1_000, dice.randrange(3_000)))
@@ -102,6 +103,7 @@ def _step(
         script=_script(dice, poison=poison),
         run=dice.choice((0, 0, 1, 20, 150, 600)),
         every=dice.choice((200, 700)) if recurs else 0,
+        named=verb in {"schedule", "move", "cancel"} and dice.random() < _RARELY,
     )
 
 
@@ -122,6 +124,7 @@ def _about_series(dice: random.Random, span: int, who: tuple[str, ...]) -> Step:
         delay=dice.choice((0, 50, 400)),
         mode="replace" if verb == "schedule" else "set",
         run=dice.choice((0, 20, 150)),
+        named=dice.random() < _RARELY,
     )
 
 

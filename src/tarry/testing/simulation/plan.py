@@ -19,7 +19,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """Milliseconds after the beginning, as all times of a plan."""
     who: str
     verb: str
-    """schedule, move, cancel, revive, pause, resume; batch: schedule all keys in one call."""
+    """schedule, move, cancel, revive, purge, pause, resume; batch: all keys in one schedule."""
     kind: str = KINDS[0]
     key: str = "1"
     delay: int = 0
@@ -31,6 +31,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long each attempt takes."""
     every: int = 0
     """The task recurs, this often."""
+    named: bool = False
+    """It is to act on the revision that somebody was told last, and on no other."""
 
 
 class Declared(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -59,6 +59,8 @@ def _shorter(plan: Plan) -> Iterator[Plan]:
 def _simpler(step: Step) -> Iterator[Step]:
     if step.verb == "batch":
         yield replace(step, verb="schedule")
+    elif step.named:
+        yield replace(step, named=False)
     elif step.verb == "schedule":
         plain = Step(at=0, who=step.who, verb=step.verb)
         for name in ("script", "run", "mode", "every", "delay"):

@@ -49,6 +49,41 @@ def overtime(seed: int) -> Plan:
     return Plan(seed=seed, retries=1, timeout=100, steps=steps)
 
 
+def named_revisions(seed: int) -> Plan:
+    """Ask for what is to be done to one revision only, while others make new ones."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    first = Step(at=10, who="p1", verb="schedule", delay=400)
+    others = [
+        Step(
+            at=dice.randrange(15, 500),
+            who=dice.choice(("p1", "a1")),
+            verb=dice.choice(("schedule", "move", "cancel")),
+            delay=dice.choice((0, 200)),
+            named=dice.random() < 0.7,
+        )
+        for _ in range(4)
+    ]
+    steps = (first, *sorted(others, key=lambda step: step.at))
+    return Plan(seed=seed, producers=("p1", "a1"), latency_us=3_000, steps=steps)
+
+
+def purged(seed: int) -> Plan:
+    """Purge and revive dead letters of one key, in any order."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    steps = [
+        Step(at=10, who="p1", verb="schedule", script=("dead",)),
+        Step(at=dice.randrange(20, 60), who="p1", verb="schedule", script=("dead",)),
+        *(
+            Step(
+                at=dice.randrange(10, 120), who=who, verb=dice.choice(("purge", "purge", "revive"))
+            )
+            for who in ("p1", "p2", "p2")
+        ),
+    ]
+    ordered = tuple(sorted(steps, key=lambda step: step.at))
+    return Plan(seed=seed, producers=("p1", "p2"), latency_us=3_000, steps=ordered)
+
+
 def cancelled_and_lost(seed: int) -> Plan:
     """Cancel a task while it runs, and kill its worker then."""
     dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
@@ -190,6 +225,8 @@ SITUATIONS: tuple[Callable[[int], Plan], ...] = (
     series,
     declared_series,
     overtime,
+    named_revisions,
+    purged,
     cancelled_and_lost,
     revived_while_running,
     late_replies,

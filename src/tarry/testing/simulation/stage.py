@@ -83,8 +83,11 @@ class Stage:
         self.entries: list[Entry] = []
         self.times: list[int] = []
         """When each entry was made, in true nanoseconds."""
+        self.told: dict[str, int] = {}
+        """The revision that somebody was told last, by ref."""
         self.steps: dict[int, Step] = {}
         """What was asked for, by the numbers of operations."""
+        self._refs: dict[int, str] = {}
         self.claims: dict[tuple[str, int], int] = {}
         self.skips: dict[str, int] = {}
         """The moves by which cancels skip an occurrence, by the ids of their calls."""
@@ -299,7 +302,7 @@ class Stage:
     def _batch(self, step: Step, process: Process) -> None:
         """Schedule every key in one call."""
         steps = [replace(step, verb="schedule", key=key, mode="replace") for key in KEYS]
-        ops = [self._asked(one, process) for one in steps]
+        ops = [self._asked(one, process)[0] for one in steps]
         app = self.apps[step.who]
         answers: Sequence[Any] = ()
         try:
@@ -319,11 +322,11 @@ class Stage:
         if step.verb == "batch":
             self._batch(step, process)
             return ""
-        op = self._asked(step, process)
+        op, named = self._asked(step, process)
         try:
-            answer = self._say(step, op)
-        except ConflictError:
-            answer = _CONFLICT
+            answer = self._say(step, op, named)
+        except ConflictError as error:
+            answer = error.answers[0]
         except StoreError:
             answer = None
         return self.answered(op, answer, process)
@@ -333,59 +336,67 @@ class Stage:
         if step.verb == "batch":
             await process.run_blocking(self._batch, step, process)
             return
-        op = self._asked(step, process)
+        op, named = self._asked(step, process)
         app = self.apps[step.who]
         ref = TaskRef(step.kind, step.key)
         answer: Any = None
         try:
             match step.verb:
                 case "schedule":
-                    answer = await app.aschedule(step.kind, _ms(step.delay), **_options(step, op))
+                    options = _options(step, op, named)
+                    answer = await app.aschedule(step.kind, _ms(step.delay), **options)
                 case "move":
-                    answer = await app.areschedule(ref, _move(step))
+                    answer = await app.areschedule(ref, _move(step), if_revision=named)
                 case "cancel":
-                    answer = await app.acancel(ref)
+                    answer = await app.acancel(ref, if_revision=named)
                 case _:
-                    answer = await process.run_blocking(self._say, step, op)
-        except ConflictError:
-            answer = _CONFLICT
+                    answer = await process.run_blocking(self._say, step, op, named)
+        except ConflictError as error:
+            answer = error.answers[0]
         except StoreError:
             answer = None
         self.answered(op, answer, process)
 
-    def _say(self, step: Step, op: int) -> Any:
+    def _say(self, step: Step, op: int, named: int | None) -> Any:
         app = self.apps[step.who]
         ref = TaskRef(step.kind, step.key)
         match step.verb:
             case "schedule":
-                return app.schedule(step.kind, _ms(step.delay), **_options(step, op))
+                return app.schedule(step.kind, _ms(step.delay), **_options(step, op, named))
             case "move":
-                return app.reschedule(ref, _move(step))
+                return app.reschedule(ref, _move(step), if_revision=named)
             case "cancel":
-                return app.cancel(ref)
+                return app.cancel(ref, if_revision=named)
             case "revive":
                 return app.client.revive([DeadRef(ref)])[0]
+            case "purge":
+                return "purged" if app.client.purge([DeadRef(ref)])[0] else "absent"
             case _:
                 return (app.pause if step.verb == "pause" else app.resume)(step.kind)
 
-    def _asked(self, step: Step, process: Process) -> int:
+    def _asked(self, step: Step, process: Process) -> tuple[int, int | None]:
+        """Enter a step; returns its number, and the revision that it is to act on."""
         ref = TaskRef(step.kind, step.key)
         if step.every:
             self.series.add(ref)
         placing = step.verb in {"schedule", "move"} and step.mode not in {"earliest", "shift"}
+        # One that fails if something waits cannot ask for what is to wait.
+        named = self.told.get(str(ref), 1) if step.named and step.mode != "fail" else None
         op = self.asked(
             ref,
             step.verb,
             process,
             series=bool(step.every),
             earliest=self.clock.now() + step.delay if placing else 0,
+            if_revision=named or 0,
         )
         self.steps[op] = step
-        return op
+        return op, named
 
     def asked(self, ref: TaskRef, verb: str, process: Process, **facts: Any) -> int:
         """Enter that a process asks for something; returns the number of the operation."""
         op = self.next_op()
+        self._refs[op] = str(ref)
         self.enter(Asked(op=op, verb=verb, ref=str(ref), by=process.label, **facts), process)
         return op
 
@@ -398,6 +409,8 @@ class Stage:
         revision, due = getattr(answer, "revision", 0), getattr(answer, "due", 0)
         entry = Answered(op=op, status=word.lower(), revision=revision, due=due)
         self.enter(entry, process)
+        if revision:
+            self.told[self._refs[op]] = revision
         return word.lower()
 
     # ---- what handlers do
@@ -440,7 +453,7 @@ def _ms(delay: int) -> str:
     return f"{delay}ms"
 
 
-def _options(step: Step, op: int) -> Any:
+def _options(step: Step, op: int, named: int | None = None) -> Any:
     options: dict[str, object] = {
         "key": step.key,
         "payload": {"script": step.script, "run": step.run, "op": op},
@@ -448,6 +461,8 @@ def _options(step: Step, op: int) -> Any:
     }
     if step.every:
         options["every"] = _ms(step.every)
+    if named is not None:
+        options["if_revision"] = named
     return options
 
 
@@ -463,7 +478,6 @@ def _move(step: Step) -> Any:
             return _ms(step.delay)
 
 
-_CONFLICT = "conflict"
 _CREWS = {"wa": (KINDS[0], SERIES), "wp": (KINDS[1],)}
 """Workers that do not look after every kind."""
 _PRODUCERS: dict[str, Tarry] = {}
@@ -512,8 +526,9 @@ def _registry(plan: Plan) -> Registry:
 
 def _declare(app: Tarry, terms: Declaration, declared: Declared) -> None:
     """Add the handler that recurs."""
+    recurring: Declaration = {**terms, "every": _ms(declared.every)}
 
-    @app.task(SERIES, every=_ms(declared.every), **terms)
+    @app.task(SERIES, **recurring)
     async def series_work(
         ctx: Context,
         script: Sequence[str] = declared.script,
