@@ -64,6 +64,9 @@ def ask(
     declared: bool = False,
     earliest: int = 0,
     if_revision: int = 0,
+    delay_ms: int = 0,
+    max_wait_ms: int = 0,
+    anew: bool = False,
     drop_after_ms: int = 0,
 ) -> Entry:
     return Asked(
@@ -75,6 +78,9 @@ def ask(
         declared=declared,
         earliest=earliest,
         if_revision=if_revision,
+        delay_ms=delay_ms,
+        max_wait_ms=max_wait_ms,
+        anew=anew,
         drop_after_ms=drop_after_ms,
     )
 
@@ -150,8 +156,22 @@ def of_revision(
     return [ask(op, verb, if_revision=wanted), said(op, status, revision)]
 
 
+def put_off(op: int, status: str, revision: int, *, due: int, max_wait: int = 100) -> list[Entry]:
+    asked = ask(op, delay_ms=50, max_wait_ms=max_wait)
+    return [asked, said(op, status, revision, due=due)]
+
+
+def due_run(revision: int, token: int, due: int) -> list[Entry]:
+    return [start(revision, token, due=due, now=due), finish(token), settled(token)]
+
+
 def purge(op: int, status: str) -> list[Entry]:
     return [ask(op, "purge"), said(op, status)]
+
+
+def expired(late: int) -> Entry:
+    reason = f"expired: {late / 1_000:.3f} s late"
+    return Left(ref="a", state="dead", revision=1, reason=reason, due=1_000, ended=1_000 + late)
 
 
 def declare(op: int, status: str, revision: int) -> list[Entry]:
@@ -653,6 +673,37 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             ],
         ),
     ],
+    "after expiry": [
+        (
+            "too late to be attempted; or as late as may be",
+            [ask(1, drop_after_ms=500), said(1, "created", 1), start(1, 10, now=601), finish(10)],
+            [ask(1, drop_after_ms=500), said(1, "created", 1), start(1, 10, now=600), finish(10)],
+        ),
+        (
+            "too late, and another worker was slow; a worker that heard late thinks it is earlier",
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1), killed("v")],
+                [start(1, 10, now=900), finish(10)],
+            ],
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1), killed("w")],
+                [start(1, 10, now=900), finish(10)],
+            ],
+        ),
+        (
+            "too late after its retry was due; the retry has a due of its own",
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1)],
+                run(1, 10, "retry"),
+                [start(1, 11, due=100, now=900), finish(11)],
+            ],
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1)],
+                run(1, 10, "retry"),
+                [start(1, 11, due=800, now=900), finish(11)],
+            ],
+        ),
+    ],
     "double start": [
         (
             "again for no reason; or after a retry",
@@ -1050,6 +1101,22 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             [schedule(1, "created", 1), run(1, 10, "retry"), STEP, dead(1, LOST_ONCE, lost=1)],
             [schedule(1, "created", 1), start(1, 10), STEP, dead(1, LOST_ONCE, lost=1)],
         ),
+        (
+            "expired though it was not late enough; or it was",
+            [ask(1, drop_after_ms=500), said(1, "created", 1), finish(10, "dead"), expired(500)],
+            [ask(1, drop_after_ms=500), said(1, "created", 1), finish(10, "dead"), expired(501)],
+        ),
+        (
+            "expired though it was not late enough; by a clock that stepped it was",
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1), killed()],
+                [finish(10, "dead"), expired(400)],
+            ],
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1), STEP],
+                [finish(10, "dead"), expired(400)],
+            ],
+        ),
     ],
     "undrained": [
         (
@@ -1233,6 +1300,23 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             ],
         ),
         (
+            "a named revision was cancelled though a newer one ran; a move finds that one runs",
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                start(2, 10),
+                of_revision(3, 1, "running", verb="cancel"),
+                finish(10),
+            ],
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                start(2, 10),
+                of_revision(3, 1, "running"),
+                finish(10),
+            ],
+        ),
+        (
             "a conflict that shows the revision that was named; or another one",
             [schedule(1, "created", 1), of_revision(2, 1, "conflict", 1), run(1, 10)],
             [
@@ -1268,6 +1352,63 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
                 schedule(1, "created", 1),
                 of_revision(2, 1, "conflict", verb="schedule"),
                 run(1, 10),
+            ],
+        ),
+        (
+            "put off beyond what it may wait; or up to that",
+            [
+                put_off(1, "created", 1, due=1_050),
+                put_off(2, "replaced", 2, due=1_101),
+                due_run(2, 10, 1_101),
+            ],
+            [
+                put_off(1, "created", 1, due=1_050),
+                put_off(2, "replaced", 2, due=1_100),
+                due_run(2, 10, 1_100),
+            ],
+        ),
+        (
+            "put off beyond what it may wait since it was made; it was made anew",
+            [
+                put_off(1, "created", 1, due=1_050),
+                put_off(2, "replaced", 2, due=1_090),
+                put_off(3, "replaced", 3, due=1_140),
+                due_run(3, 10, 1_140),
+            ],
+            [
+                put_off(1, "created", 1, due=1_050),
+                [ask(2, delay_ms=50, anew=True), said(2, "replaced", 2, due=1_090)],
+                put_off(3, "replaced", 3, due=1_140),
+                due_run(3, 10, 1_140),
+            ],
+        ),
+        (
+            "moved beyond what it may wait, and put off still; it is not brought back",
+            [
+                put_off(1, "created", 1, due=1_050),
+                [ask(2, "move"), said(2, "moved", 2, due=1_500)],
+                put_off(3, "replaced", 3, due=1_501),
+                due_run(3, 10, 1_501),
+            ],
+            [
+                put_off(1, "created", 1, due=1_050),
+                [ask(2, "move"), said(2, "moved", 2, due=1_500)],
+                put_off(3, "replaced", 3, due=1_500),
+                due_run(3, 10, 1_500),
+            ],
+        ),
+        (
+            "brought forward by what puts it off; an attempt that was retried has another due",
+            [
+                put_off(1, "created", 1, due=1_050),
+                put_off(2, "replaced", 2, due=1_040),
+                due_run(2, 10, 1_040),
+            ],
+            [
+                put_off(1, "created", 1, due=1_050),
+                [start(1, 10, due=1_050, now=1_050), finish(10, "retry"), settled(10, "retry")],
+                put_off(2, "replaced", 2, due=1_400),
+                due_run(2, 11, 1_400),
             ],
         ),
         (

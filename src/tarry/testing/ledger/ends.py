@@ -149,8 +149,14 @@ def _lacking(story: Story, history: History, left: Left) -> str:
     runs = _lineage(story, left.revision)
     if left.reason.startswith("expired"):
         # Or these are the words of its handler.
-        may = any(op.entry.drop_after_ms for op in story.ops)
-        return "" if may or any(run.outcome == "dead" for run in runs) else "it cannot expire"
+        if any(run.outcome == "dead" for run in runs):
+            return ""
+        allowed = story.drop_after()
+        late = left.ended - left.due
+        stepped = history.failed_between(CLOCK, NOT_KNOWN, NEVER)
+        if allowed and left.ended and late <= allowed and not stepped:
+            return f"it was only {late} ms late, and {allowed} are allowed"
+        return "" if allowed else "it cannot expire"
     if not left.reason.startswith("lost too often"):
         failed = any(run.outcome in _FAILING for run in runs)
         return "" if failed else "none of its attempts failed"

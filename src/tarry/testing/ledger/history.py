@@ -124,6 +124,10 @@ class Story:
         self.places: list[int] = []
         self.newest: list[int] = []
 
+    def drop_after(self) -> int:
+        """Return how late it may be attempted, 0: however late."""
+        return max((op.entry.drop_after_ms for op in self.ops), default=0)
+
     def saw(self, revision: int, place: int) -> None:
         """Note that *revision* had been accepted by *place*."""
         if not self.newest or revision > self.newest[-1]:

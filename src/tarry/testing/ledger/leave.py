@@ -52,6 +52,30 @@ def _wished(history: History, first: Run, second: Run) -> int:
     return 0 if forgotten or stepped else finish.earliest
 
 
+# ---- expired
+
+_WAY_MS = 100
+"""A worker may take the store's time for so much earlier than it is: the way of an answer."""
+
+
+def after_expiry(story: Story, history: History) -> Iterator[Violation]:
+    """Find attempts that began although they were too late to be made at all."""
+    allowed = story.drop_after()
+    if not allowed:
+        return
+    for run in story.runs:
+        start = run.start
+        late = start.now - start.due
+        # Who got an answer late thinks that it is earlier.
+        excused = any(history.failed_between(by, NOT_KNOWN, run.at) for by in (start.by, CLOCK))
+        if late > allowed + _WAY_MS and not excused:
+            said = (
+                f"token {start.token} of revision {start.revision} began {late} ms late, and "
+                f"what is {allowed} ms late is to be dropped"
+            )
+            yield Violation("after expiry", story.ref, said, (start,))
+
+
 # ---- cancelled
 
 

@@ -13,6 +13,7 @@ def false_answer(story: Story, history: History) -> Iterator[Violation]:
     """Find answers that something else in the history contradicts."""
     yield from _nothing_there(story, history)
     yield from _of_revisions(story)
+    yield from _of_waits(story)
     if story.purges:
         yield from _of_letters(story, history)
 
@@ -114,6 +115,42 @@ def _waits(story: Story, op: Op, revision: int) -> bool:
             if one is not op and one is not made
         )
     )
+
+
+# ---- max_wait
+
+
+def _of_waits(story: Story) -> Iterator[Violation]:
+    """Find schedules that put off what waited beyond its limit, or did not put it off at all."""
+    for op in story.known.values():
+        if not op.entry.max_wait_ms or op.status != "replaced":
+            continue
+        span = _may_be_due(story, op)
+        if span is not None and op.answer is not None and op.answer.due not in span:
+            said = (
+                f"{op.entry.verb} put off revision {op.revision} to {op.answer.due}, not to "
+                f"between {span[0]} and {span[-1]}"
+            )
+            yield Violation("false answer", story.ref, said, op.span())
+
+
+def _may_be_due(story: Story, op: Op) -> range | None:
+    """Return when *op*, which put off what waited, may be due; None: that is not known."""
+    older = [story.known[revision] for revision in sorted(story.known) if revision < op.revision]
+    if story.series or story.loose() or not older:
+        return None
+    last = older[-1]
+    if last.answer is None or any(
+        run.start.revision == last.revision and run.at < op.answered for run in story.runs
+    ):
+        # A retry has a due of its own.
+        return None
+    for one in reversed(older):
+        if one.entry.verb == "schedule" and (one.status == "created" or one.entry.anew):
+            assert one.answer is not None
+            limit = one.answer.due - one.entry.delay_ms + op.entry.max_wait_ms
+            return range(last.answer.due, max(last.answer.due, limit) + 1)
+    return None
 
 
 # ---- dead letters

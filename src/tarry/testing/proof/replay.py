@@ -39,6 +39,7 @@ FAULTS = {
     "clock": "the store's clock is stepped by {amount:+} ms",
 }
 """What breaks, in words: of the process that is named, or else a sentence of its own."""
+_NAMED = ("", ", if it is the revision last told", ", if it is the revision told before that")
 _ATTEMPTS = {"kill": "kills its worker"}
 _TOKEN = re.compile(r"token (\d+)")
 _OPERATION = re.compile(r"operation (\d+)")
@@ -125,6 +126,8 @@ def plan_of(plan: Plan) -> Iterator[str]:
     yield f"Producers: {', '.join(plan.producers)}; workers: {', '.join(plan.workers)}"
     if plan.timeout:
         yield f"Handlers are given {plan.timeout} ms"
+    if plan.drop_after:
+        yield f"What is {plan.drop_after} ms late is dropped"
     if plan.declared is not None:
         attempts = _attempts(plan.declared.run, plan.declared.script)
         yield f"{SERIES} is declared to recur every {plan.declared.every} ms; {attempts}"
@@ -153,7 +156,7 @@ def _step(step: Step) -> str:
             every = f", every {step.every} ms" if step.every else ""
             return (
                 f"schedule {_target(step)} in {step.delay} ms{every}, on conflict {step.mode}"
-                f"{_named(step)}; "
+                f"{_within(step)}{_named(step)}; "
                 f"{_attempts(step.run, step.script)}"
             )
         case "move":
@@ -162,8 +165,12 @@ def _step(step: Step) -> str:
             return f"{step.verb} {_target(step)}{_named(step)}"
 
 
+def _within(step: Step) -> str:
+    return f" within {step.max_wait} ms" if step.max_wait else ""
+
+
 def _named(step: Step) -> str:
-    return ", of the revision last told" if step.named else ""
+    return _NAMED[step.named]
 
 
 def _attempts(run_ms: int, script: Sequence[str]) -> str:
@@ -250,7 +257,7 @@ def _about(asked: Asked) -> str:
     """Return what a call is about: a kind is paused, and no key of it."""
     if asked.verb in _OF_KINDS:
         return asked.ref.partition("/")[0]
-    return f"{asked.ref}, of revision {asked.if_revision}" if asked.if_revision else asked.ref
+    return f"{asked.ref}, if revision {asked.if_revision}" if asked.if_revision else asked.ref
 
 
 def _status(asked: Asked, answer: Answered) -> str:

@@ -52,6 +52,7 @@ def draw(seed: int, weather: str = "") -> Plan:
         retries=dice.choice((0, 1, 2)),
         declared=declared,
         timeout=dice.choice((60, 300)) if dice.random() < _RARELY else 0,
+        drop_after=dice.choice((100, 500)) if dice.random() < _RARELY else 0,
         steps=tuple(sorted(steps, key=lambda step: step.at)),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
@@ -79,6 +80,7 @@ def _crowd(
 
 
 _MAKES = {"schedule", "batch", "pause", "resume"}
+_NAMING = {"schedule", "move", "cancel"}
 _OFTEN = 0.4
 _RARELY = 0.08
 
@@ -92,6 +94,8 @@ def _step(
     modes = ("replace", "replace", "replace", "keep", "earliest", "latest", "fail")
     delay = dice.choice((0, 0, 5, 50, 200, 500, 1_000, dice.randrange(3_000)))
     recurs = verb == "schedule" and dice.random() < 0.06
+    mode = dice.choice(moves if verb == "move" else modes)
+    debounces = verb == "schedule" and mode == "latest"
     return Step(
         at=dice.randrange(span),
         who=dice.choice(who),
@@ -99,11 +103,12 @@ def _step(
         kind=dice.choice(KINDS),
         key=dice.choice(keys),
         delay=delay,
-        mode=dice.choice(moves if verb == "move" else modes),
+        mode=mode,
         script=_script(dice, poison=poison),
         run=dice.choice((0, 0, 1, 20, 150, 600)),
         every=dice.choice((200, 700)) if recurs else 0,
-        named=verb in {"schedule", "move", "cancel"} and dice.random() < _RARELY,
+        max_wait=dice.choice((0, 100, 600)) if debounces else 0,
+        named=dice.choice((1, 1, 2)) if verb in _NAMING and dice.random() < _RARELY else 0,
     )
 
 
@@ -124,7 +129,7 @@ def _about_series(dice: random.Random, span: int, who: tuple[str, ...]) -> Step:
         delay=dice.choice((0, 50, 400)),
         mode="replace" if verb == "schedule" else "set",
         run=dice.choice((0, 20, 150)),
-        named=dice.random() < _RARELY,
+        named=dice.choice((1, 1, 2)) if dice.random() < _RARELY else 0,
     )
 
 

@@ -142,6 +142,7 @@ def _leave(stage: Stage) -> None:
                         lost=task.lost,
                         reason=task.reason,
                         due=task.due,
+                        ended=task.ended,
                         declared=task.declared,
                     )
                 )

@@ -31,8 +31,10 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long each attempt takes."""
     every: int = 0
     """The task recurs, this often."""
-    named: bool = False
-    """It is to act on the revision that somebody was told last, and on no other."""
+    max_wait: int = 0
+    """A schedule in the mode `latest` puts off what waits, but no longer than that."""
+    named: int = 0
+    """It is to act on one revision only: 1, the one that was told last; 2, the one before it."""
 
 
 class Declared(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,6 +73,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     declared: Declared | None = None
     timeout: int = 0
     """Handlers are given this long; 0: as long as they like."""
+    drop_after: int = 0
+    """What is so late is not attempted any more; 0: everything is."""
     steps: tuple[Step, ...] = ()
     faults: tuple[Fault, ...] = ()
 

@@ -49,6 +49,29 @@ def overtime(seed: int) -> Plan:
     return Plan(seed=seed, retries=1, timeout=100, steps=steps)
 
 
+def debounced(seed: int) -> Plan:
+    """Put a task off again and again, for as long as that is allowed."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    ats = sorted(dice.randrange(10, 700) for _ in range(dice.choice((3, 6))))
+    steps = tuple(
+        Step(at=at, who="p1", verb="schedule", delay=200, mode="latest", max_wait=450) for at in ats
+    )
+    return Plan(seed=seed, steps=steps)
+
+
+def expired(seed: int) -> Plan:
+    """Pause a kind for about as long as its tasks may be late."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    kind = dice.choice(KINDS)
+    steps = (
+        Step(at=10, who="p1", verb="pause", kind=kind),
+        Step(at=30, who="p1", verb="schedule", kind=kind, delay=dice.choice((0, 200))),
+        Step(at=dice.choice((100, 300, 500, 900)), who="p1", verb="resume", kind=kind),
+        Step(at=1_000, who="p1", verb=dice.choice(("revive", "purge", "schedule")), kind=kind),
+    )
+    return Plan(seed=seed, drop_after=250, steps=steps)
+
+
 def named_revisions(seed: int) -> Plan:
     """Ask for what is to be done to one revision only, while others make new ones."""
     dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
@@ -59,7 +82,7 @@ def named_revisions(seed: int) -> Plan:
             who=dice.choice(("p1", "a1")),
             verb=dice.choice(("schedule", "move", "cancel")),
             delay=dice.choice((0, 200)),
-            named=dice.random() < 0.7,
+            named=dice.choice((0, 1, 1, 2)),
         )
         for _ in range(4)
     ]
@@ -225,6 +248,8 @@ SITUATIONS: tuple[Callable[[int], Plan], ...] = (
     series,
     declared_series,
     overtime,
+    debounced,
+    expired,
     named_revisions,
     purged,
     cancelled_and_lost,

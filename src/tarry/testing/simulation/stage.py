@@ -83,8 +83,8 @@ class Stage:
         self.entries: list[Entry] = []
         self.times: list[int] = []
         """When each entry was made, in true nanoseconds."""
-        self.told: dict[str, int] = {}
-        """The revision that somebody was told last, by ref."""
+        self._told: dict[str, list[int]] = {}
+        """The revisions that somebody was told of, by ref."""
         self.steps: dict[int, Step] = {}
         """What was asked for, by the numbers of operations."""
         self._refs: dict[int, str] = {}
@@ -380,8 +380,9 @@ class Stage:
         if step.every:
             self.series.add(ref)
         placing = step.verb in {"schedule", "move"} and step.mode not in {"earliest", "shift"}
+        placing = placing and not step.max_wait
         # One that fails if something waits cannot ask for what is to wait.
-        named = self.told.get(str(ref), 1) if step.named and step.mode != "fail" else None
+        named = self._named(ref, step.named) if step.named and step.mode != "fail" else None
         op = self.asked(
             ref,
             step.verb,
@@ -389,15 +390,27 @@ class Stage:
             series=bool(step.every),
             earliest=self.clock.now() + step.delay if placing else 0,
             if_revision=named or 0,
+            delay_ms=step.delay,
+            max_wait_ms=step.max_wait,
+            anew=step.mode == "replace",
         )
         self.steps[op] = step
         return op, named
+
+    def _named(self, ref: TaskRef, back: int) -> int:
+        """Return a revision that somebody was told of: the last one, or the one before."""
+        told = sorted(set(self._told.get(str(ref), ())))
+        return told[-back] if len(told) >= back else 1
 
     def asked(self, ref: TaskRef, verb: str, process: Process, **facts: Any) -> int:
         """Enter that a process asks for something; returns the number of the operation."""
         op = self.next_op()
         self._refs[op] = str(ref)
-        self.enter(Asked(op=op, verb=verb, ref=str(ref), by=process.label, **facts), process)
+        drop_after_ms = self.plan.drop_after
+        entry = Asked(
+            op=op, verb=verb, ref=str(ref), by=process.label, drop_after_ms=drop_after_ms, **facts
+        )
+        self.enter(entry, process)
         return op
 
     def answered(self, op: int, answer: Any, process: Process) -> str:
@@ -410,7 +423,7 @@ class Stage:
         entry = Answered(op=op, status=word.lower(), revision=revision, due=due)
         self.enter(entry, process)
         if revision:
-            self.told[self._refs[op]] = revision
+            self._told.setdefault(self._refs[op], []).append(revision)
         return word.lower()
 
     # ---- what handlers do
@@ -461,6 +474,8 @@ def _options(step: Step, op: int, named: int | None = None) -> Any:
     }
     if step.every:
         options["every"] = _ms(step.every)
+    if step.max_wait:
+        options["max_wait"] = _ms(step.max_wait)
     if named is not None:
         options["if_revision"] = named
     return options
@@ -495,7 +510,7 @@ def playing(stage: Stage) -> None:
 
 def _registry(plan: Plan) -> Registry:
     """Return the handlers as a plan wants them; made once."""
-    wanted = plan.retries, plan.declared, plan.timeout
+    wanted = plan.retries, plan.declared, plan.timeout, plan.drop_after
     found = _REGISTRIES.get(wanted)
     if found is not None:
         return found
@@ -503,6 +518,8 @@ def _registry(plan: Plan) -> Registry:
     terms = Declaration(retry=Backoff.fixed(_ms(_DELAYS["retry"]), times=plan.retries))
     if plan.timeout:
         terms["timeout"] = _ms(plan.timeout)
+    if plan.drop_after:
+        terms["drop_after"] = _ms(plan.drop_after)
 
     @app.task("async.work", **terms)
     async def async_work(ctx: Context, script: Sequence[str], run: int, op: int = 0) -> object:
