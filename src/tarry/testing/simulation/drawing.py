@@ -1,6 +1,6 @@
 """Drawing: from a seed to a plan.
 
-Most plans are made of dice: who asks for what, when, and what breaks meanwhile. One in eight is a
+Most plans are made of dice: who asks for what, when, and what breaks meanwhile. One in five is a
 situation known to be delicate.
 """
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tarry.testing.simulation.plan import KEYS, KINDS, SERIES, Declared, Fault, Plan, Step
 from tarry.testing.simulation.situations import SITUATIONS
 
-_DELICATE = 1 / 8
+_DELICATE = 1 / 5
 
 WEATHERS = ("calm", "crashes", "network", "medium", "clocks", "poison", "storm")
 """What may go wrong in a history: nothing, processes, the network, …, everything."""

@@ -162,6 +162,18 @@ def unheard_cancel(seed: int) -> Plan:
     return Plan(seed=seed, producers=("p1", "a1"), steps=steps, faults=faults)
 
 
+def unheard_move(seed: int) -> Plan:
+    """Let the reply to a move get lost, and what was moved run before the move is repeated."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    at = dice.randrange(50, 100)
+    steps = (
+        Step(at=10, who="p1", verb="schedule", delay=900),
+        Step(at=at, who="a1", verb="move", mode="set", delay=dice.choice((0, 100, 250))),
+    )
+    faults = (Fault(at=at - 5, what="deaf", who="a1", span=100),)
+    return Plan(seed=seed, producers=("p1", "a1"), steps=steps, faults=faults)
+
+
 def pairs(seed: int) -> Plan:
     """Schedule two tasks within the time that one claim takes, a few times."""
     dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
@@ -257,6 +269,7 @@ SITUATIONS: tuple[Callable[[int], Plan], ...] = (
     late_replies,
     unheard_claims,
     unheard_cancel,
+    unheard_move,
     pairs,
     two_crews,
     paused,
