@@ -1103,8 +1103,8 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
         ),
         (
             "expired though it was not late enough; or it was",
+            [ask(1, drop_after_ms=500), said(1, "created", 1), finish(10, "dead"), expired(499)],
             [ask(1, drop_after_ms=500), said(1, "created", 1), finish(10, "dead"), expired(500)],
-            [ask(1, drop_after_ms=500), said(1, "created", 1), finish(10, "dead"), expired(501)],
         ),
         (
             "expired though it was not late enough; by a clock that stepped it was",
@@ -1313,6 +1313,24 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
                 schedule(2, "replaced", 2),
                 start(2, 10),
                 of_revision(3, 1, "running"),
+                finish(10),
+            ],
+        ),
+        (
+            "a named attempt was cancelled though a newer one waited; or that was cancelled first",
+            [
+                schedule(1, "created", 1),
+                start(1, 10),
+                schedule(2, "created", 2),
+                of_revision(3, 1, "running", verb="cancel"),
+                finish(10),
+            ],
+            [
+                schedule(1, "created", 1),
+                start(1, 10),
+                schedule(2, "created", 2),
+                cancel(4, "running"),
+                of_revision(3, 1, "running", verb="cancel"),
                 finish(10),
             ],
         ),

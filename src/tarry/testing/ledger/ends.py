@@ -154,7 +154,7 @@ def _lacking(story: Story, history: History, left: Left) -> str:
         allowed = story.drop_after()
         late = left.ended - left.due
         stepped = history.failed_between(CLOCK, NOT_KNOWN, NEVER)
-        if allowed and left.ended and late <= allowed and not stepped:
+        if allowed and left.ended and late < allowed and not stepped:
             return f"it was only {late} ms late, and {allowed} are allowed"
         return "" if allowed else "it cannot expire"
     if not left.reason.startswith("lost too often"):

@@ -83,7 +83,8 @@ def _of_revisions(story: Story) -> Iterator[Violation]:
             continue
         newer = story.newest_before(op.asked)
         verb = op.entry.verb
-        if op.status in (_ENDED if verb == "cancel" else ACCEPTED) and newer > wanted:
+        acted = op.status in (_ENDED if verb == "cancel" else ACCEPTED)
+        if acted and newer > wanted and not _took_away(story, op):
             said = (
                 f"{verb} of revision {wanted} was answered {op.status!r} though revision {newer} "
                 "had been accepted"
@@ -93,6 +94,14 @@ def _of_revisions(story: Story) -> Iterator[Violation]:
         else:
             continue
         yield Violation("false answer", story.ref, said, op.span())
+
+
+def _took_away(story: Story, op: Op) -> bool:
+    """Say whether a cancel before *op* may have left nothing but the attempt that runs."""
+    return any(
+        one is not op and one.asked < op.answered and one.status not in {"absent", "conflict"}
+        for one in story.cancels
+    )
 
 
 _ENDED = frozenset({"cancelled", "running"})
