@@ -6,11 +6,12 @@ from tarry.stores.store import Filter
 from tarry.task import TaskRef, TaskState
 from tarry.testing.ledger import Drained, Entry, Left, Violation, check
 from tarry.testing.simulation.drawing import draw
+from tarry.testing.simulation.handlers import playing
 from tarry.testing.simulation.judge import judge
 from tarry.testing.simulation.medium import ForgetfulStore
 from tarry.testing.simulation.plan import KINDS, SERIES, Plan, Step
 from tarry.testing.simulation.process import Process
-from tarry.testing.simulation.stage import REAL, Bench, Stage, playing
+from tarry.testing.simulation.stage import REAL, Bench, Stage
 from tarry.testing.simulation.world import MS, Spinning
 
 _DRAIN_MS = 60_000

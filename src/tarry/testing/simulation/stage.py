@@ -11,23 +11,20 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tarry.app import Declared as Declaration
 from tarry.app import Tarry
-from tarry.attempt import Dead, Retry, Skip, Snooze
-from tarry.backoff import Backoff
 from tarry.clock import Clock as AnyClock
 from tarry.context import Context
 from tarry.due import Earlier, Later, Shift
 from tarry.errors import ConflictError, StoreError, WorkerError
 from tarry.events import AttemptEnded, Event
-from tarry.handler import Registry
 from tarry.payload import Plain
 from tarry.request import DeadRef
 from tarry.stores.store import Capabilities, Store
 from tarry.task import TaskRef
 from tarry.testing.ledger import Answered, Asked, Entry, Failed, Finished, Started
+from tarry.testing.simulation.handlers import DELAYS, ms, registry
 from tarry.testing.simulation.medium import ForgetfulStore, Medium
-from tarry.testing.simulation.plan import KEYS, KINDS, SERIES, Declared, Fault, Plan, Step
+from tarry.testing.simulation.plan import KEYS, KINDS, SERIES, Fault, Plan, Step
 from tarry.testing.simulation.process import Clock, Gone, Process
 from tarry.testing.simulation.wire import Wire
 from tarry.testing.simulation.world import MS, World
@@ -152,7 +149,7 @@ class Stage:
         else:
             app = _PRODUCERS.setdefault(seat, Tarry("memory:", namespace="sim", retry_for="3s"))
             if seat.startswith("a"):
-                app.registry = _registry(self.plan)
+                app.registry = registry(self.plan)
             app.swap(wire, process.clock, process)
             self.apps[seat] = app
         return process
@@ -160,7 +157,7 @@ class Stage:
     def _hire(self, seat: str, process: Process, wire: Wire) -> None:
         worker = self.bench.worker(
             wire,
-            _registry(self.plan),
+            registry(self.plan),
             codec=Plain(),
             emit=lambda event: self._hear(event, process),
             kinds=self._crew(seat),
@@ -197,7 +194,7 @@ class Stage:
 
     def _hear(self, event: Event, process: Process) -> None:
         if isinstance(event, AttemptEnded):
-            delay = _DELAYS.get(event.outcome)
+            delay = DELAYS.get(event.outcome)
             earliest = 0 if delay is None else self.clock.now() + delay
             entry = Finished(token=event.token, outcome=event.outcome, earliest=earliest)
             self.enter(entry, process)
@@ -308,7 +305,7 @@ class Stage:
         try:
             answers = app.schedule_many(
                 [
-                    app.build(one.kind, _ms(one.delay), **_options(one, op))
+                    app.build(one.kind, ms(one.delay), **_options(one, op))
                     for one, op in zip(steps, ops, strict=True)
                 ]
             )
@@ -344,7 +341,7 @@ class Stage:
             match step.verb:
                 case "schedule":
                     options = _options(step, op, named)
-                    answer = await app.aschedule(step.kind, _ms(step.delay), **options)
+                    answer = await app.aschedule(step.kind, ms(step.delay), **options)
                 case "move":
                     answer = await app.areschedule(ref, _move(step), if_revision=named)
                 case "cancel":
@@ -362,7 +359,7 @@ class Stage:
         ref = TaskRef(step.kind, step.key)
         match step.verb:
             case "schedule":
-                return app.schedule(step.kind, _ms(step.delay), **_options(step, op, named))
+                return app.schedule(step.kind, ms(step.delay), **_options(step, op, named))
             case "move":
                 return app.reschedule(ref, _move(step), if_revision=named)
             case "cancel":
@@ -462,10 +459,6 @@ async def _alone(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await work()
 
 
-def _ms(delay: int) -> str:
-    return f"{delay}ms"
-
-
 def _options(step: Step, op: int, named: int | None = None) -> Any:
     options: dict[str, object] = {
         "key": step.key,
@@ -473,9 +466,9 @@ def _options(step: Step, op: int, named: int | None = None) -> Any:
         "on_conflict": step.mode,
     }
     if step.every:
-        options["every"] = _ms(step.every)
+        options["every"] = ms(step.every)
     if step.max_wait:
-        options["max_wait"] = _ms(step.max_wait)
+        options["max_wait"] = ms(step.max_wait)
     if named is not None:
         options["if_revision"] = named
     return options
@@ -486,93 +479,13 @@ def _move(step: Step) -> Any:
         case "shift":
             return Shift(f"+{step.delay}ms")
         case "earlier":
-            return Earlier(_ms(step.delay))
+            return Earlier(ms(step.delay))
         case "later":
-            return Later(_ms(step.delay))
+            return Later(ms(step.delay))
         case _:
-            return _ms(step.delay)
+            return ms(step.delay)
 
 
 _CREWS = {"wa": (KINDS[0], SERIES), "wp": (KINDS[1],)}
 """Workers that do not look after every kind."""
 _PRODUCERS: dict[str, Tarry] = {}
-_DELAYS = {"retry": 40, "snooze": 60}
-"""How soon, at the earliest, an attempt is to be made again after each of these outcomes."""
-_REGISTRIES: dict[tuple[object, ...], Registry] = {}
-_PLAYING: list[Stage] = []
-"""The stage on which handlers run: the last one."""
-
-
-def playing(stage: Stage) -> None:
-    """Let handlers run on *stage* from now on."""
-    _PLAYING[:] = [stage]
-
-
-def _registry(plan: Plan) -> Registry:
-    """Return the handlers as a plan wants them; made once."""
-    wanted = plan.retries, plan.declared, plan.timeout, plan.drop_after
-    found = _REGISTRIES.get(wanted)
-    if found is not None:
-        return found
-    app = Tarry("memory:", namespace="sim")
-    terms = Declaration(retry=Backoff.fixed(_ms(_DELAYS["retry"]), times=plan.retries))
-    if plan.timeout:
-        terms["timeout"] = _ms(plan.timeout)
-    if plan.drop_after:
-        terms["drop_after"] = _ms(plan.drop_after)
-
-    @app.task("async.work", **terms)
-    async def async_work(ctx: Context, script: Sequence[str], run: int, op: int = 0) -> object:
-        process = _PLAYING[0].started(ctx, op)
-        if run:
-            await asyncio.sleep(run / 1_000)
-        return _come_to(script, ctx, process)
-
-    @app.task("plain.work", **terms)
-    def plain_work(ctx: Context, script: Sequence[str], run: int, op: int = 0) -> object:
-        process = _PLAYING[0].started(ctx, op)
-        if run:
-            process.nap(run / 1_000)
-        return _come_to(script, ctx, process)
-
-    if plan.declared is not None:
-        _declare(app, terms, plan.declared)
-    _REGISTRIES[wanted] = app.registry
-    return app.registry
-
-
-def _declare(app: Tarry, terms: Declaration, declared: Declared) -> None:
-    """Add the handler that recurs."""
-    recurring: Declaration = {**terms, "every": _ms(declared.every)}
-
-    @app.task(SERIES, **recurring)
-    async def series_work(
-        ctx: Context,
-        script: Sequence[str] = declared.script,
-        run: int = declared.run,
-        op: int = 0,
-    ) -> object:
-        process = _PLAYING[0].started(ctx, op)
-        if run:
-            await asyncio.sleep(run / 1_000)
-        return _come_to(script, ctx, process)
-
-
-def _come_to(script: Sequence[str], ctx: Context, process: Process) -> object:
-    """End an attempt as its script says."""
-    match script[min(ctx.attempt + ctx.snoozes, len(script)) - 1]:
-        case "fail":
-            raise RuntimeError("as planned")
-        case "retry":
-            return Retry("60ms")
-        case "snooze":
-            return Snooze(_ms(_DELAYS["snooze"]))
-        case "skip":
-            return Skip("as planned")
-        case "dead":
-            return Dead("as planned")
-        case "kill":
-            _PLAYING[0].kill_from_inside(process)
-            raise Gone
-        case _:
-            return None
