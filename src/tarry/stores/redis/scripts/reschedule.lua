@@ -84,7 +84,6 @@ while ARGV[place] do
   flush(kind)
   place = place + 3 + count
 end
-keep_drawn()
 refresh()
 wake()
 return remember(table.concat(answers))

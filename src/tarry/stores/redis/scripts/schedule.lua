@@ -112,7 +112,6 @@ while ARGV[place] do
   end
   place = place + 3 + count * 2
 end
-keep_drawn()
 if all_new then
   wake()
   return remember(struct.pack('>Bi8i8', ALL_NEW, now, first_revision))

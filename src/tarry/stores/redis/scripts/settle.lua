@@ -106,7 +106,6 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', P .. 'ks', '-inf', now, 'LIM
   redis.call('HDEL', P .. 'Kb:' .. kind, record)
   if redis.call('EXISTS', P .. 'Kz:' .. kind, P .. 'Dz:' .. kind) == 0 then redis.call('ZREM', P .. 'e', kind) end
 end
-keep_drawn()
 refresh()
 wake()
 return remember(table.concat(answers))
