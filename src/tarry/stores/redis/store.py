@@ -215,10 +215,10 @@ class RedisStore(Store):
         turn = next(self._turns)
         limit = min(limit, _MOST_CLAIMED)
         claims = _Claims(self._exchange, self._now_us(), kinds, lease_ms, holder, call, turn)
-        answers = claims.ask(_even(limit, self._shards, turn), 1)
+        answers = claims.ask(even(limit, self._shards, turn), 1)
         left = {shard: answer.left for shard, answer in answers.items() if answer.left}
         if left and not any(answer.repeated for answer in answers.values()):
-            answers |= claims.ask(_filled(limit - len(claims.leases), left), 2)
+            answers |= claims.ask(filled(limit - len(claims.leases), left), 2)
         # The earliest clock: a shard whose server is ahead must not make a worker early.
         now_us = min(answer.now_us for answer in answers.values())
         dues = [answer.next_due for answer in answers.values() if answer.next_due is not None]
@@ -331,13 +331,13 @@ class _Claims:
         return answers
 
 
-def _even(limit: int, shards: int, turn: int) -> dict[int, int]:
+def even(limit: int, shards: int, turn: int) -> dict[int, int]:
     """Share *limit* evenly over all shards; *turn* rotates who gets one more."""
     part, rest = divmod(limit, shards)
     return {shard: part + ((shard - turn) % shards < rest) for shard in range(shards)}
 
 
-def _filled(limit: int, left: dict[int, int]) -> dict[int, int]:
+def filled(limit: int, left: dict[int, int]) -> dict[int, int]:
     """Share *limit* over shards that have so much *left*: as even as that allows."""
     shares: dict[int, int] = {}
     for done, shard in enumerate(sorted(left, key=left.__getitem__)):
