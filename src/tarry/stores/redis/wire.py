@@ -93,9 +93,12 @@ def parts(
     """
     groups: dict[tuple[int, str], list[int]] = {}
     refs = [ref(item) for item in items]
-    for place, name in enumerate(refs):
-        shard = shard_of(name, shards) if shards > 1 else 0
-        groups.setdefault((shard, name.kind), []).append(place)
+    kinds = {name.kind for name in refs}
+    if shards == 1 and len(kinds) == 1:
+        groups[0, kinds.pop()] = list(range(len(items)))
+    else:
+        for place, name in enumerate(refs):
+            groups.setdefault((shard_of(name, shards), name.kind), []).append(place)
     by_shard: dict[int, Part] = {}
     for (shard, kind), places in groups.items():
         part = by_shard.get(shard)

@@ -56,8 +56,8 @@ local reply = {now_us, '', 0, 0}
 local function finish()
   local due, lease = first('h'), first('x')
   local next_due = due and lease and math.min(due, lease) or due or lease
-  if next_due then reply[2] = string.format('%.0f', next_due) end
-  reply[1] = string.format('%.0f', now_us)
+  if next_due then reply[2] = string.format('%d', next_due) end
+  reply[1] = string.format('%d', now_us)
   return reply
 end
 
@@ -83,7 +83,7 @@ if number > 0 then
             held[#held + 1] = key
             records[#records + 1] = redis.call('HGET', P .. 'b:' .. kind, key)
             marks[#marks + 1] = string.sub(tokens[j], 1, 8)
-            ends[#ends + 1] = string.format('%.0f', expires)
+            ends[#ends + 1] = string.format('%d', expires)
           end
         end
         reply[#reply + 1] = {kind, held, records, table.concat(marks), ends}
@@ -133,7 +133,7 @@ elseif #lanes > 1 then
   lanes = order
 end
 
-local expires, index = now + lease_ms, 0
+local expires, index = string.format('%d', now + lease_ms), 0
 for _, kind in ipairs(lanes) do
   local keys = {}
   if count[kind] > 0 then

@@ -73,7 +73,7 @@ while ARGV[place] do
         revision = draw()
         bodies[#bodies + 1] = key
         bodies[#bodies + 1] = struct.pack('>i8i8', due, revision) .. string.sub(front, 17)
-        dues[#dues + 1] = due
+        dues[#dues + 1] = string.format('%d', due)
         dues[#dues + 1] = key
         if not first or due < first then first = due end
         answer(MOVED, due, revision)

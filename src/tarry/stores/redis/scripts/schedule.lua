@@ -56,18 +56,7 @@ local function flush(kind)
   bodies, dues, size, first = {}, {}, 0, nil
 end
 
--- The text of a due is dear to make: a batch often has one due for all.
-local texts = {}
-local function text(due)
-  local known = texts[due]
-  if not known then
-    known = string.format('%.0f', due)
-    texts[due] = known
-  end
-  return known
-end
-
-local unpack_how, pack_head = struct.unpack, struct.pack
+local text, unpack_how, pack_head = string.format, struct.unpack, struct.pack
 local first_revision
 local place = 3
 while ARGV[place] do
@@ -91,7 +80,7 @@ while ARGV[place] do
       local due, revision = resolve(flags % 2 == 1, value), draw()
       size = size + 2
       bodies[size - 1], bodies[size] = key, pack_head('>i8i8i8', due, revision, now) .. tail
-      dues[size - 1], dues[size] = text(due), key
+      dues[size - 1], dues[size] = text('%d', due), key
       if not first or due < first then first = due end
       if all_new then
         first_revision = first_revision or revision

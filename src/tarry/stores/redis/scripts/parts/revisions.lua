@@ -5,12 +5,12 @@ local drawn = nil
 
 local function draw()
   if not drawn then
-    local ahead = string.format('%.0f', now_us - 1 + #ARGV)
+    local ahead = string.format('%d', now_us - 1 + #ARGV)
     local newest = tonumber(redis.call('SET', P .. 'rev', ahead, 'GET') or 0)
     drawn = now_us - 1
     if newest > drawn then
       drawn = newest
-      redis.call('SET', P .. 'rev', string.format('%.0f', newest + #ARGV))
+      redis.call('SET', P .. 'rev', string.format('%d', newest + #ARGV))
     end
   end
   drawn = drawn + 1
