@@ -373,6 +373,18 @@ def test_a_cancel(
     assert {task.state for task in change.ended} <= {TaskState.CANCELLED}
 
 
+def test_a_cancel_of_what_runs_leaves_alone_what_waits_again() -> None:
+    lease = replace(DECLARED, expires=NOW)
+    wanted = Cancellation(REF, lease.task.revision, only_running=True)
+
+    lost = lives.cancel(Life(None, lease), wanted, NOW)
+    held = lives.cancel(Life(None, lease), wanted, NOW - 1)
+
+    again = lives.at(Life(None, lease), NOW).life
+    assert (lost.answer, lost.life) == (CancelResult.CONFLICT, again)
+    assert (held.answer, held.life) == (CancelResult.RUNNING, Life(None, marked(lease)))
+
+
 # ---- claim and renew
 
 

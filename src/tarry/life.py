@@ -174,6 +174,8 @@ def cancel(life: Life, cancellation: Cancellation, now: int) -> Change[CancelRes
         return Change(CancelResult.ABSENT, seen.life, seen.ended)
     if cancellation.if_revision is not None and cancellation.if_revision != newest.revision:
         return Change(CancelResult.CONFLICT, seen.life, seen.ended)
+    if cancellation.only_running and running is None:
+        return Change(CancelResult.CONFLICT, seen.life, seen.ended)
     gone = seen.ended
     if waiting is not None:
         gone = (*gone, ended(waiting, TaskState.CANCELLED, now))

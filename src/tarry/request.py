@@ -55,10 +55,11 @@ class Move(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cancellation(msgspec.Struct, frozen=True, gc=False):
-    """A task that is no longer wanted."""
+    """A task that is no longer wanted; `only_running`: a conflict if it waits."""
 
     ref: TaskRef
     if_revision: int | None = None
+    only_running: bool = False
 
 
 class Successor(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.api.kit import Tap
 
 from tarry import CancelResult, Context, PayloadError, Tarry, TaskRef, TaskState
 from tarry.attempt import DONE, Dead
@@ -297,6 +298,22 @@ def test_a_declared_series_goes_on_when_it_is_cancelled_while_it_runs(
     task = hourly.get()
     assert task.state is TaskState.SCHEDULED
     assert task.nominal == first.nominal + HOUR
+
+
+def test_a_declared_series_goes_on_when_its_occurrence_ends_while_it_is_cancelled(
+    app: Tarry, hourly: Any, say: Say
+) -> None:
+    hourly.run_now()
+    [lease] = claim(app)
+    tap = Tap(app, "cancel")
+    leases = [lease]
+    tap.before = lambda _verb, _items: settle(app, leases.pop()) if leases else None
+
+    assert say(hourly.cancel) is CancelResult.CANCELLED
+
+    task = hourly.get()
+    assert (task.state, task.declared) == (TaskState.SCHEDULED, True)
+    assert task.nominal == lease.task.nominal + 2 * HOUR, "the next one was skipped"
 
 
 def test_a_changed_rule_moves_the_series(app: Tarry, hourly: Any, url: str) -> None:

@@ -4,12 +4,13 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import msgspec
 import pytest
 
-from tarry.testing.ledger import Failed, Settled, Started
-from tarry.testing.simulation import Fault, Plan, Step, draw, run, simulate
+from tarry.testing.ledger import Answered, Asked, Failed, Finished, Left, Settled, Started
+from tarry.testing.simulation import Fault, History, Plan, Step, draw, run, simulate
 from tarry.testing.simulation.drawing import WEATHERS
 
 SHARE = 500
@@ -77,6 +78,60 @@ def test_every_weather_and_every_fault_is_met() -> None:
         *("killed", "stalled", "request lost", "reply lost", "slow", "still slow", "odd answer"),
         *("clock stepped", "medium crashed", "power cut"),
     }
+
+
+def test_everything_that_may_be_asked_for_happens() -> None:
+    """As above: a rule that nothing comes near proves nothing."""
+    histories = [simulate(seed) for seed in range(300)]
+    entries = [entry for history in histories for entry in history.entries]
+    verbs = {entry.verb for entry in entries if isinstance(entry, Asked)}
+    answers = {
+        (asked.verb, entry.status)
+        for history in histories
+        for asked, entry in answered(history)
+        if asked.if_revision or asked.max_wait_ms or asked.declared or asked.verb == "purge"
+    }
+    reasons = {entry.reason[:7] for entry in entries if isinstance(entry, Left)}
+
+    assert verbs >= {"schedule", "move", "cancel", "revive", "purge", "pause", "resume", "claim"}
+    assert answers >= {
+        *(("schedule", "created"), ("schedule", "replaced"), ("schedule", "kept")),
+        *(("schedule", "conflict"), ("move", "moved"), ("move", "conflict")),
+        *(("cancel", "cancelled"), ("cancel", "conflict")),
+        *(("purge", "purged"), ("purge", "absent")),
+    }
+    assert "expired" in reasons
+
+
+def answered(history: History) -> Iterator[tuple[Asked, Answered]]:
+    asked = {entry.op: entry for entry in history.entries if isinstance(entry, Asked)}
+    for entry in history.entries:
+        if isinstance(entry, Answered):
+            yield asked[entry.op], entry
+
+
+def test_a_handler_that_takes_too_long_is_attempted_again_and_given_up() -> None:
+    for kind in ("async.work", "plain.work"):
+        step = Step(at=0, who="p1", verb="schedule", kind=kind, run=600)
+        history = run(Plan(workers=("w1",), retries=1, timeout=100, steps=(step,)))
+
+        ends = [entry.outcome for entry in history.entries if isinstance(entry, Finished)]
+        assert ends == ["retry", "dead"]
+        assert history.violations == []
+
+
+def test_a_worker_that_lost_its_threads_to_handlers_that_hang_is_started_anew() -> None:
+    steps = tuple(
+        Step(at=number, who="p1", verb="schedule", kind="plain.work", key=f"{number}", run=3_000)
+        for number in range(20)
+    )
+
+    history = run(Plan(workers=("w1",), retries=0, timeout=100, steps=steps))
+
+    starts = [entry for entry in history.entries if isinstance(entry, Started)]
+    assert len({start.ref for start in starts}) == 20
+    assert len({start.by for start in starts}) == 2
+    assert history.violations == []
 
 
 def test_a_worker_that_is_killed_leaves_its_task_to_another_one() -> None:

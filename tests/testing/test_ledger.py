@@ -61,7 +61,12 @@ def ask(
     *,
     ref: str = "a",
     series: bool = False,
+    declared: bool = False,
     earliest: int = 0,
+    if_revision: int = 0,
+    delay_ms: int = 0,
+    max_wait_ms: int = 0,
+    anew: bool = False,
     drop_after_ms: int = 0,
 ) -> Entry:
     return Asked(
@@ -69,8 +74,13 @@ def ask(
         verb=verb,
         ref="" if verb == "claim" else ref,
         by="p",
-        series=series,
+        series=series or declared,
+        declared=declared,
         earliest=earliest,
+        if_revision=if_revision,
+        delay_ms=delay_ms,
+        max_wait_ms=max_wait_ms,
+        anew=anew,
         drop_after_ms=drop_after_ms,
     )
 
@@ -138,6 +148,44 @@ def run(
 
 def dead(revision: int, reason: str, *, lost: int = 0) -> Entry:
     return Left(ref="a", state="dead", revision=revision, lost=lost, reason=reason)
+
+
+def of_revision(
+    op: int, wanted: int, status: str, revision: int = 0, *, verb: str = "move"
+) -> list[Entry]:
+    return [ask(op, verb, if_revision=wanted), said(op, status, revision)]
+
+
+def put_off(op: int, status: str, revision: int, *, due: int, max_wait: int = 100) -> list[Entry]:
+    asked = ask(op, delay_ms=50, max_wait_ms=max_wait)
+    return [asked, said(op, status, revision, due=due)]
+
+
+def due_run(revision: int, token: int, due: int) -> list[Entry]:
+    return [start(revision, token, due=due, now=due), finish(token), settled(token)]
+
+
+def purge(op: int, status: str) -> list[Entry]:
+    return [ask(op, "purge"), said(op, status)]
+
+
+def expired(late: int) -> Entry:
+    reason = f"expired: {late / 1_000:.3f} s late"
+    return Left(ref="a", state="dead", revision=1, reason=reason, due=1_000, ended=1_000 + late)
+
+
+def declare(op: int, status: str, revision: int) -> list[Entry]:
+    return [ask(op, declared=True), said(op, status, revision)]
+
+
+def skip(op: int, revision: int, *, of: int) -> list[Entry]:
+    """Cancel an occurrence of a declared series: a move to the next one."""
+    inner = [ask(op + 1, "move", if_revision=of), said(op + 1, "moved", revision)]
+    return [ask(op, "cancel"), *inner, said(op, "cancelled")]
+
+
+def goes_on(revision: int) -> Entry:
+    return Left(ref="a", state="scheduled", revision=revision, declared=True)
 
 
 SERIES = Rule.make(every="1s").text()
@@ -250,7 +298,7 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
         (
             "a revision that was said to wait and never ran; or was purged as a dead letter",
             [ask(1), schedule(2, "kept", 1)],
-            [ask(1), schedule(2, "kept", 1), ask(3, "purge"), said(3, "purged")],
+            [ask(1), schedule(2, "kept", 1), ask(3, "purge")],
         ),
         (
             "a dead letter that was dropped; or kept",
@@ -287,6 +335,21 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             "a dead letter that a step of the clock does not excuse; kept in spite of it",
             [schedule(1, "created", 1), run(1, 10, "dead"), STEP],
             [schedule(1, "created", 1), run(1, 10, "dead"), STEP, dead(1, "no such order")],
+        ),
+        (
+            "a declared series that ended with an occurrence; or goes on",
+            [declare(1, "created", 1), run(1, 10)],
+            [declare(1, "created", 1), run(1, 10), goes_on(2)],
+        ),
+        (
+            "a declared series that ended with a cancel; or skipped an occurrence",
+            [declare(1, "created", 1), cancel(2, "cancelled")],
+            [declare(1, "created", 1), skip(2, 2, of=1), run(2, 10), goes_on(3)],
+        ),
+        (
+            "a declared series that ended while it was cancelled; what waited first was kept",
+            [declare(1, "created", 1), start(1, 10), cancel(2, "running"), finish(10)],
+            [schedule(2, "created", 1), declare(1, "kept", 1), run(1, 10)],
         ),
         (
             "dead by a word that did not reach the store, and gone; or attempted again",
@@ -576,6 +639,70 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             [schedule(1, "created", 1), cancel(2, "cancelled"), run(2, 10)],
             [schedule(1, "created", 1), ask(3), cancel(2, "cancelled"), run(2, 10)],
         ),
+        (
+            "a skipped occurrence of a declared series; or the one after it",
+            [
+                declare(1, "created", 1),
+                [ask(2, "cancel"), said(2, "cancelled")],
+                run(1, 10),
+                goes_on(2),
+            ],
+            [declare(1, "created", 1), skip(2, 2, of=1), run(2, 10), goes_on(3)],
+        ),
+        (
+            "an occurrence that was cancelled while it ran; or the one after it",
+            [
+                declare(1, "created", 1),
+                start(1, 10),
+                cancel(2, "running"),
+                finish(10, "retry"),
+                ask(4, "claim"),
+                start(1, 11, claim=4),
+                finish(11),
+                goes_on(2),
+            ],
+            [
+                declare(1, "created", 1),
+                start(1, 10),
+                cancel(2, "running"),
+                finish(10, "retry"),
+                ask(4, "claim"),
+                start(2, 11, claim=4),
+                finish(11),
+                goes_on(3),
+            ],
+        ),
+    ],
+    "after expiry": [
+        (
+            "too late to be attempted; or as late as may be",
+            [ask(1, drop_after_ms=500), said(1, "created", 1), start(1, 10, now=601), finish(10)],
+            [ask(1, drop_after_ms=500), said(1, "created", 1), start(1, 10, now=600), finish(10)],
+        ),
+        (
+            "too late, and another worker was slow; a worker that heard late thinks it is earlier",
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1), killed("v")],
+                [start(1, 10, now=900), finish(10)],
+            ],
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1), killed("w")],
+                [start(1, 10, now=900), finish(10)],
+            ],
+        ),
+        (
+            "too late after its retry was due; the retry has a due of its own",
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1)],
+                run(1, 10, "retry"),
+                [start(1, 11, due=100, now=900), finish(11)],
+            ],
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1)],
+                run(1, 10, "retry"),
+                [start(1, 11, due=800, now=900), finish(11)],
+            ],
+        ),
     ],
     "double start": [
         (
@@ -862,6 +989,22 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
                 run(2, 13, op=2),
             ],
         ),
+        (
+            "an occurrence whose place a move took that named it; or a step of the clock ended it",
+            [
+                [ask(1, series=True), said(1, "created", 1)],
+                [ask(2, "move", if_revision=1), said(2, "moved", 2)],
+                run(1, 10),
+                run(2, 11),
+            ],
+            [
+                [ask(1, series=True), said(1, "created", 1)],
+                [ask(3, "claim"), STEP],
+                [ask(2, "move", if_revision=1), said(2, "moved", 2)],
+                [start(1, 10, claim=3), finish(10)],
+                run(2, 11),
+            ],
+        ),
     ],
     "token reused": [
         (
@@ -958,6 +1101,22 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             [schedule(1, "created", 1), run(1, 10, "retry"), STEP, dead(1, LOST_ONCE, lost=1)],
             [schedule(1, "created", 1), start(1, 10), STEP, dead(1, LOST_ONCE, lost=1)],
         ),
+        (
+            "expired though it was not late enough; or it was",
+            [ask(1, drop_after_ms=500), said(1, "created", 1), finish(10, "dead"), expired(499)],
+            [ask(1, drop_after_ms=500), said(1, "created", 1), finish(10, "dead"), expired(500)],
+        ),
+        (
+            "expired though it was not late enough; by a clock that stepped it was",
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1), killed()],
+                [finish(10, "dead"), expired(400)],
+            ],
+            [
+                [ask(1, drop_after_ms=500), said(1, "created", 1), STEP],
+                [finish(10, "dead"), expired(400)],
+            ],
+        ),
     ],
     "undrained": [
         (
@@ -968,6 +1127,16 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
                 Left(ref="a", state="scheduled", revision=1),
             ],
             [schedule(1, "created", 1), run(1, 10), DRAINED],
+        ),
+        (
+            "a declared series still runs; or waits for its next occurrence",
+            [
+                declare(1, "created", 1),
+                start(1, 10),
+                DRAINED,
+                Left(ref="a", state="leased", revision=1, declared=True),
+            ],
+            [declare(1, "created", 1), run(1, 10), DRAINED, goes_on(2)],
         ),
         (
             "something still runs",
@@ -1087,6 +1256,239 @@ PLANTED: dict[str, list[tuple[str, list[Part], list[Part]]]] = {
             "nothing found where something waits; or where another cancel may have been first",
             [schedule(1, "created", 1), move(2, "absent"), run(1, 10)],
             [schedule(1, "created", 1), ask(3, "cancel"), move(2, "absent")],
+        ),
+        (
+            "a declared occurrence was skipped while the one before it ran; a cancel of no series",
+            [schedule(1, "created", 1), start(1, 10), cancel(2, "cancelled"), finish(10)],
+            [
+                declare(1, "created", 1),
+                start(1, 10),
+                schedule(4, "created", 2),
+                skip(2, 3, of=2),
+                finish(10),
+                run(3, 11),
+                goes_on(4),
+            ],
+        ),
+        (
+            "a named revision was moved though a newer one waited; or a newer one overlapped",
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                of_revision(3, 1, "moved", 3),
+                run(3, 10),
+            ],
+            [
+                schedule(1, "created", 1),
+                ask(2),
+                of_revision(3, 1, "moved", 2),
+                said(2, "replaced", 3),
+                run(3, 10),
+            ],
+        ),
+        (
+            "a named revision was cancelled though a newer one waited; or was the newest",
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                of_revision(3, 1, "cancelled", verb="cancel"),
+            ],
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                of_revision(3, 2, "cancelled", verb="cancel"),
+            ],
+        ),
+        (
+            "a named revision was cancelled though a newer one ran; a move finds that one runs",
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                start(2, 10),
+                of_revision(3, 1, "running", verb="cancel"),
+                finish(10),
+            ],
+            [
+                schedule(1, "created", 1),
+                schedule(2, "replaced", 2),
+                start(2, 10),
+                of_revision(3, 1, "running"),
+                finish(10),
+            ],
+        ),
+        (
+            "a named attempt was cancelled though a newer one waited; or that was cancelled first",
+            [
+                schedule(1, "created", 1),
+                start(1, 10),
+                schedule(2, "created", 2),
+                of_revision(3, 1, "running", verb="cancel"),
+                finish(10),
+            ],
+            [
+                schedule(1, "created", 1),
+                start(1, 10),
+                schedule(2, "created", 2),
+                cancel(4, "running"),
+                of_revision(3, 1, "running", verb="cancel"),
+                finish(10),
+            ],
+        ),
+        (
+            "a conflict that shows the revision that was named; or another one",
+            [schedule(1, "created", 1), of_revision(2, 1, "conflict", 1), run(1, 10)],
+            [
+                schedule(1, "created", 1),
+                schedule(3, "replaced", 2),
+                of_revision(2, 1, "conflict", 2),
+                run(2, 10),
+            ],
+        ),
+        (
+            "a cancel that conflicts with what waits untouched; or what somebody may have moved",
+            [
+                schedule(1, "created", 1),
+                of_revision(2, 1, "conflict", verb="cancel"),
+                run(1, 10),
+            ],
+            [
+                schedule(1, "created", 1),
+                ask(3, "move"),
+                of_revision(2, 1, "conflict", verb="cancel"),
+                said(3, "moved", 2),
+                run(2, 10),
+            ],
+        ),
+        (
+            "a schedule that conflicts where another revision waits; it may have been claimed",
+            [
+                schedule(1, "created", 1),
+                of_revision(2, 1, "conflict", 1, verb="schedule"),
+                run(1, 10),
+            ],
+            [
+                schedule(1, "created", 1),
+                of_revision(2, 1, "conflict", verb="schedule"),
+                run(1, 10),
+            ],
+        ),
+        (
+            "put off beyond what it may wait; or up to that",
+            [
+                put_off(1, "created", 1, due=1_050),
+                put_off(2, "replaced", 2, due=1_101),
+                due_run(2, 10, 1_101),
+            ],
+            [
+                put_off(1, "created", 1, due=1_050),
+                put_off(2, "replaced", 2, due=1_100),
+                due_run(2, 10, 1_100),
+            ],
+        ),
+        (
+            "put off beyond what it may wait since it was made; it was made anew",
+            [
+                put_off(1, "created", 1, due=1_050),
+                put_off(2, "replaced", 2, due=1_090),
+                put_off(3, "replaced", 3, due=1_140),
+                due_run(3, 10, 1_140),
+            ],
+            [
+                put_off(1, "created", 1, due=1_050),
+                [ask(2, delay_ms=50, anew=True), said(2, "replaced", 2, due=1_090)],
+                put_off(3, "replaced", 3, due=1_140),
+                due_run(3, 10, 1_140),
+            ],
+        ),
+        (
+            "moved beyond what it may wait, and put off still; it is not brought back",
+            [
+                put_off(1, "created", 1, due=1_050),
+                [ask(2, "move"), said(2, "moved", 2, due=1_500)],
+                put_off(3, "replaced", 3, due=1_501),
+                due_run(3, 10, 1_501),
+            ],
+            [
+                put_off(1, "created", 1, due=1_050),
+                [ask(2, "move"), said(2, "moved", 2, due=1_500)],
+                put_off(3, "replaced", 3, due=1_500),
+                due_run(3, 10, 1_500),
+            ],
+        ),
+        (
+            "brought forward by what puts it off; an attempt that was retried has another due",
+            [
+                put_off(1, "created", 1, due=1_050),
+                put_off(2, "replaced", 2, due=1_040),
+                due_run(2, 10, 1_040),
+            ],
+            [
+                put_off(1, "created", 1, due=1_050),
+                [start(1, 10, due=1_050, now=1_050), finish(10, "retry"), settled(10, "retry")],
+                put_off(2, "replaced", 2, due=1_400),
+                due_run(2, 11, 1_400),
+            ],
+        ),
+        (
+            "a purge that found no dead letter where one was; or somebody was faster",
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                purge(2, "absent"),
+                dead(1, "no such order"),
+            ],
+            [schedule(1, "created", 1), run(1, 10, "dead"), purge(3, "purged"), purge(2, "absent")],
+        ),
+        (
+            "a purge that found no dead letter where one was; or a medium that crashed forgot it",
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                killed(),
+                purge(2, "absent"),
+                dead(1, "no such order"),
+            ],
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                CRASH,
+                purge(2, "absent"),
+                run(1, 11, "dead"),
+                dead(1, "no such order"),
+            ],
+        ),
+        (
+            "a purge of what is still there; or of the newer of two",
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                purge(2, "purged"),
+                dead(1, "no such order"),
+            ],
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                schedule(3, "created", 2),
+                run(2, 11, "dead"),
+                purge(2, "purged"),
+                dead(1, "no such order"),
+            ],
+        ),
+        (
+            "a dead letter that was purged twice; or one that never began may have been there",
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                purge(2, "purged"),
+                purge(3, "purged"),
+            ],
+            [
+                schedule(1, "created", 1),
+                run(1, 10, "dead"),
+                purge(2, "purged"),
+                finish(11, "dead"),
+                purge(3, "purged"),
+            ],
         ),
     ],
 }

@@ -64,13 +64,21 @@ class Client:
         return self.store.get([ref])[0]
 
     def skip(self, cancellation: Cancellation) -> CancelResult:
-        """Cancel one task; of a series that belongs to the code only the next occurrence."""
+        """Cancel one task; of a series that belongs to the code only the next occurrence.
+
+        Between the look and the deed the attempt may end and the next occurrence take its place:
+        what is done is done to the revision that was seen, or there is another look.
+        """
         task = self.get(cancellation.ref)
-        if task is None or not task.declared or task.state is not TaskState.SCHEDULED:
-            return self.cancel([cancellation])[0]
+        if task is None or task.ended:
+            return CancelResult.ABSENT
         wanted = cancellation.if_revision
         if wanted is not None and wanted != task.revision:
             return CancelResult.CONFLICT
+        if not task.declared or task.state is TaskState.LEASED:
+            seen = Cancellation(cancellation.ref, task.revision, only_running=task.declared)
+            [answer] = self.cancel([seen])
+            return self.skip(cancellation) if answer is CancelResult.CONFLICT else answer
         now = self._now()
         following = Rule.parse(task.rule).next(task.nominal, max(task.nominal, now))
         if following is None:

@@ -125,7 +125,10 @@ class Store(ABC):
     def cancel(
         self, cancellations: Sequence[Cancellation], *, call: str = ""
     ) -> list[CancelResult]:
-        """Cancel tasks: after CANCELLED no revision of the ref that was scheduled before starts."""
+        """Cancel tasks: after CANCELLED no revision of the ref that was scheduled before starts.
+
+        One that is for a running attempt only conflicts with what waits without one.
+        """
 
     @abstractmethod
     def claim(

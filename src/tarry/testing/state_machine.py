@@ -185,14 +185,14 @@ class Comparison(RuleBasedStateMachine):
         ]
         self._move(moves, moves)
 
-    @rule(items=batch(st.tuples(picks, if_revisions)))
-    def cancel(self, *, items: list[tuple[int, str]]) -> None:
+    @rule(items=batch(st.tuples(picks, if_revisions)), only=rarely)
+    def cancel(self, *, items: list[tuple[int, str]], only: bool) -> None:
         """Cancel a batch, on any condition."""
         chosen = [(self._ref(pick), condition) for pick, condition in items]
         wanted = [(ref, *self._if_revision(ref, condition)) for ref, condition in chosen]
 
-        mine = self.model.cancel([Cancellation(ref, mine) for ref, mine, _ in wanted])
-        theirs = self.store.cancel([Cancellation(ref, theirs) for ref, _, theirs in wanted])
+        mine = self.model.cancel([Cancellation(ref, mine, only) for ref, mine, _ in wanted])
+        theirs = self.store.cancel([Cancellation(ref, theirs, only) for ref, _, theirs in wanted])
 
         assert theirs == mine
 

@@ -118,6 +118,16 @@ class Cancelling:
         assert cancel(store, if_revision=lease.task.revision) is CancelResult.CONFLICT
         assert cancel(store, if_revision=behind) is CancelResult.RUNNING
 
+    def test_a_cancel_of_what_runs_only_leaves_what_waits(self, store: Store) -> None:
+        waiting = schedule(store).revision
+        only = Cancellation(REF, only_running=True)
+
+        assert store.cancel([only]) == [CancelResult.CONFLICT]
+        assert shown(store).revision == waiting
+        [lease] = claim(store)
+        assert store.cancel([only]) == [CancelResult.RUNNING]
+        assert renew(store, lease) is RenewResult.CANCELLED
+
     def test_cancels_of_one_batch_act_in_order(self, store: Store) -> None:
         schedule(store)
         running = TaskRef(KIND, "running")

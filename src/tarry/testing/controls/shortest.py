@@ -12,13 +12,14 @@ from pathlib import Path
 import msgspec
 
 from tarry.testing.controls.broken_rules import BROKEN_RULES
+from tarry.testing.controls.broken_terms import BROKEN_TERMS
 from tarry.testing.controls.control import Control
 from tarry.testing.controls.tutorials import TUTORIALS
 from tarry.testing.ledger import Answered, Asked
 from tarry.testing.simulation import Fault, History, Plan, Step, run
 from tarry.testing.simulation.shrink import shortest
 
-CONTROLS: tuple[Control, ...] = (*TUTORIALS, *BROKEN_RULES)
+CONTROLS: tuple[Control, ...] = (*TUTORIALS, *BROKEN_RULES, *BROKEN_TERMS)
 STORIES: dict[str, tuple[str, ...]] = {
     "cancel-applied-twice": ("schedule", "created", "cancel", "schedule", "created", "cancelled"),
     "late-first-try": ("schedule", "created", "cancel", "cancelled", "schedule", "created"),

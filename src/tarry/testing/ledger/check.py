@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from tarry.testing.ledger.ends import dead_without_cause, lost
 from tarry.testing.ledger.entries import Entry, Violation
 from tarry.testing.ledger.history import History
-from tarry.testing.ledger.leave import after_cancel, early, stale_revision, unasked
+from tarry.testing.ledger.leave import after_cancel, after_expiry, early, stale_revision, unasked
 from tarry.testing.ledger.once import (
     double_settlement,
     double_start,
@@ -23,6 +23,7 @@ RULES = (
     "lost",
     "early",
     "after cancel",
+    "after expiry",
     "double start",
     "double settlement",
     "stale revision",
@@ -44,6 +45,7 @@ def check(entries: Sequence[Entry]) -> list[Violation]:
         found += false_answer(story, history)
         if story.runs:
             found += early(story, history)
+            found += after_expiry(story, history)
             found += double_start(story, history)
             found += double_settlement(story, history)
             found += stale_revision(story, history)
@@ -65,6 +67,6 @@ def _undrained(history: History) -> Iterator[Violation]:
         yield Violation("undrained", getattr(entry, "ref", ""), said, (entry,))
     for story in history.stories.values():
         for left in story.left:
-            if left.state != "dead":
+            if left.state != "dead" and not (left.declared and left.state == "scheduled"):
                 said = f"revision {left.revision} is still {left.state} after the drain"
                 yield Violation("undrained", story.ref, said, (left,))

@@ -21,6 +21,8 @@ _WELL = frozenset({"done", "skip"})
 
 def lost(story: Story, history: History) -> Iterator[Violation]:
     """Find answers that promise an attempt which never came to an end, and dropped letters."""
+    if story.declared:
+        yield from _ended_series(story)
     newest = 0
     for run in story.letters:
         if _is_dropped(story, history, run):
@@ -36,6 +38,17 @@ def lost(story: Story, history: History) -> Iterator[Violation]:
                 "letter, and no cancel excuses it"
             )
             yield Violation("lost", story.ref, said, op.span())
+
+
+def _ended_series(story: Story) -> Iterator[Violation]:
+    """Find a series that was placed by its declaration and does not wait for its next occurrence.
+
+    Nothing ends it: a cancel skips one occurrence, and a schedule takes its rule over.
+    """
+    placed = [op for op in story.known.values() if op.entry.declared]
+    if placed and not any(left.declared and left.state != "dead" for left in story.left):
+        said = "the series that its handler declares was placed, and nothing waits to go on with it"
+        yield Violation("lost", story.ref, said, placed[0].span())
 
 
 def _is_dropped(story: Story, history: History, run: Run) -> bool:
@@ -136,8 +149,14 @@ def _lacking(story: Story, history: History, left: Left) -> str:
     runs = _lineage(story, left.revision)
     if left.reason.startswith("expired"):
         # Or these are the words of its handler.
-        may = any(op.entry.drop_after_ms for op in story.ops)
-        return "" if may or any(run.outcome == "dead" for run in runs) else "it cannot expire"
+        if any(run.outcome == "dead" for run in runs):
+            return ""
+        allowed = story.drop_after()
+        late = left.ended - left.due
+        stepped = history.failed_between(CLOCK, NOT_KNOWN, NEVER)
+        if allowed and left.ended and late < allowed and not stepped:
+            return f"it was only {late} ms late, and {allowed} are allowed"
+        return "" if allowed else "it cannot expire"
     if not left.reason.startswith("lost too often"):
         failed = any(run.outcome in _FAILING for run in runs)
         return "" if failed else "none of its attempts failed"

@@ -16,6 +16,16 @@ class Asked(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
     """The schedule carries a rule: later revisions come of themselves."""
     earliest: int = 0
     """What is accepted may not begin before: the store's clock plus the delay; 0: not known."""
+    declared: bool = False
+    """The series belongs to the code: it is there for as long as workers are."""
+    if_revision: int = 0
+    """It is to act only on this revision, which is all it conflicts with; 0: on any."""
+    delay_ms: int = 0
+    """How long after it is accepted it is to be due."""
+    max_wait_ms: int = 0
+    """It puts off what waits, but never so long beyond when that was made; 0: as long as it is."""
+    anew: bool = False
+    """What it replaces does not matter to it: how long something waits counts from its answer."""
     drop_after_ms: int = 0
     """A task that is so late becomes a dead letter; 0: none does, however late it is."""
 
@@ -88,6 +98,10 @@ class Left(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
     attempt: int = 0
     lost: int = 0
     reason: str = ""
+    due: int = 0
+    ended: int = 0
+    """When it died, by the store's clock; 0: that is not known."""
+    declared: bool = False
 
 
 Entry = Asked | Answered | Started | Finished | Settled | Failed | Drained | Left

@@ -90,6 +90,7 @@ class Story:
 
     __slots__ = (
         "cancels",
+        "declared",
         "known",
         "last",
         "left",
@@ -118,9 +119,14 @@ class Story:
         self.shown: list[Op] = []
         """Operations that changed nothing, but were told which revision waits."""
         self.series = False
+        self.declared = False
         self.last: dict[int, Run] = {}
         self.places: list[int] = []
         self.newest: list[int] = []
+
+    def drop_after(self) -> int:
+        """Return how late it may be attempted, 0: however late."""
+        return max((op.entry.drop_after_ms for op in self.ops), default=0)
 
     def saw(self, revision: int, place: int) -> None:
         """Note that *revision* had been accepted by *place*."""
@@ -157,6 +163,8 @@ class History:
         self.reused: list[tuple[Run, Run]] = []
         self.unstarted: dict[int, list[Settled]] = {}
         """The leases that were let go before they began, and what the store took of them."""
+        self.refused = False
+        """Whether a lease that never began was to become a dead letter."""
         self.failures = 0
         self.claimers: set[str] = set()
         self._failed: dict[str, list[int]] = {}
@@ -215,6 +223,7 @@ class History:
         if verb in ACCEPTING:
             story.ops.append(op)
             story.series |= entry.series
+            story.declared |= entry.declared
         elif verb == "cancel":
             story.cancels.append(op)
         elif verb == "purge":
@@ -254,6 +263,7 @@ class History:
         run = self.runs.get(entry.token)
         if run is None:
             self.unstarted.setdefault(entry.token, [])
+            self.refused |= entry.outcome == "dead"
         elif run.finish is None:
             # A settlement that is tried again was decided once.
             run.finish, run.finished = entry, place

@@ -52,6 +52,30 @@ def _wished(history: History, first: Run, second: Run) -> int:
     return 0 if forgotten or stepped else finish.earliest
 
 
+# ---- expired
+
+_WAY_MS = 100
+"""A worker may take the store's time for so much earlier than it is: the way of an answer."""
+
+
+def after_expiry(story: Story, history: History) -> Iterator[Violation]:
+    """Find attempts that began although they were too late to be made at all."""
+    allowed = story.drop_after()
+    if not allowed:
+        return
+    for run in story.runs:
+        start = run.start
+        late = start.now - start.due
+        # Who got an answer late thinks that it is earlier.
+        excused = any(history.failed_between(by, NOT_KNOWN, run.at) for by in (start.by, CLOCK))
+        if late > allowed + _WAY_MS and not excused:
+            said = (
+                f"token {start.token} of revision {start.revision} began {late} ms late, and "
+                f"what is {allowed} ms late is to be dropped"
+            )
+            yield Violation("after expiry", story.ref, said, (start,))
+
+
 # ---- cancelled
 
 
@@ -109,6 +133,9 @@ def _unless_new(story: Story, run: Run, cancel: Op | None) -> Op | None:
     floor = story.newest_before(cancel.asked)
     if revision <= floor:
         return cancel
+    if story.declared:
+        # It skips one occurrence: the next ones come of themselves.
+        return None
     since = [
         op
         for op in story.ops
@@ -151,16 +178,18 @@ def _unless_first(
 def stale_revision(story: Story, history: History) -> Iterator[Violation]:
     """Find attempts of a revision whose place another had taken."""
     replaced = _replaced(story)
+    taken = _taken_away(story)
     ran = 0
     for run in story.runs:
         revision = run.start.revision
         newer = story.newest_before(run.claimed)
         forgotten = history.failed_between(MEDIUM, NOT_KNOWN, run.at)
-        if not (forgotten or history.failed_between(CLOCK, run.claimed, run.at)):
+        stepped = history.failed_between(CLOCK, run.claimed, run.at)
+        if not (forgotten or stepped):
             # A crash may undo what had begun: the occurrence that a forgotten settlement placed.
             # A step of the clock may end a lease just before its attempt begins.
             newer = max(newer, ran)
-        by = replaced.get(revision)
+        by = replaced.get(revision) or (None if stepped else taken.get(revision))
         if by is not None and by.answered < run.at:
             said = f"revision {revision} began after {by.revision} had {by.status} it"
             yield Violation("stale revision", story.ref, said, (*by.span(), run.start))
@@ -181,6 +210,15 @@ def _replaced(story: Story) -> dict[int, Op]:
         if op.status in {"replaced", "moved"} and op.answered < doubt:
             found[older] = op
     return found
+
+
+def _taken_away(story: Story) -> dict[int, Op]:
+    """Return the revisions that waited when an operation that named them took their place."""
+    return {
+        op.entry.if_revision: op
+        for op in story.known.values()
+        if op.entry.if_revision and op.status in {"replaced", "moved"}
+    }
 
 
 # ---- unasked

@@ -69,10 +69,9 @@ def draw_embedded(seed: int) -> Plan:
 
 def controls() -> tuple[Control, ...]:
     """Return every negative control."""
-    from tarry.testing.controls.broken_rules import BROKEN_RULES  # noqa: PLC0415 - as needed
-    from tarry.testing.controls.tutorials import TUTORIALS  # noqa: PLC0415 - as needed
+    from tarry.testing.controls.shortest import CONTROLS  # noqa: PLC0415 - as needed
 
-    return (*TUTORIALS, *BROKEN_RULES)
+    return CONTROLS
 
 
 def of_control(name: str) -> Ground:

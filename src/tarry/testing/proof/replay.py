@@ -1,7 +1,7 @@
 """Replay: one simulated history, told line by line."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,6 +19,7 @@ from tarry.testing.ledger import (
 )
 from tarry.testing.proof.ground import ground, of_control
 from tarry.testing.simulation import Fault, History, Plan, Step, run
+from tarry.testing.simulation.plan import SERIES
 from tarry.testing.simulation.shrink import shortest
 from tarry.testing.simulation.stage import EPOCH
 
@@ -38,6 +39,7 @@ FAULTS = {
     "clock": "the store's clock is stepped by {amount:+} ms",
 }
 """What breaks, in words: of the process that is named, or else a sentence of its own."""
+_NAMED = ("", ", if it is the revision last told", ", if it is the revision told before that")
 _ATTEMPTS = {"kill": "kills its worker"}
 _TOKEN = re.compile(r"token (\d+)")
 _OPERATION = re.compile(r"operation (\d+)")
@@ -122,6 +124,13 @@ def plan_of(plan: Plan) -> Iterator[str]:
         f"retries: {plan.retries}"
     )
     yield f"Producers: {', '.join(plan.producers)}; workers: {', '.join(plan.workers)}"
+    if plan.timeout:
+        yield f"Handlers are given {plan.timeout} ms"
+    if plan.drop_after:
+        yield f"What is {plan.drop_after} ms late is dropped"
+    if plan.declared is not None:
+        attempts = _attempts(plan.declared.run, plan.declared.script)
+        yield f"{SERIES} is declared to recur every {plan.declared.every} ms; {attempts}"
     yield ""
     yield "The plan"
     planned = [(step.at, step.who, _step(step)) for step in plan.steps]
@@ -145,15 +154,28 @@ def _step(step: Step) -> str:
     match step.verb:
         case "schedule" | "batch":
             every = f", every {step.every} ms" if step.every else ""
-            attempts = ", ".join(_ATTEMPTS.get(word, word) for word in step.script)
             return (
-                f"schedule {_target(step)} in {step.delay} ms{every}, on conflict {step.mode}; "
-                f"attempts of {step.run} ms: {attempts}"
+                f"schedule {_target(step)} in {step.delay} ms{every}, on conflict {step.mode}"
+                f"{_within(step)}{_named(step)}; "
+                f"{_attempts(step.run, step.script)}"
             )
         case "move":
-            return f"move {_target(step)}: {step.mode} {step.delay} ms"
+            return f"move {_target(step)}: {step.mode} {step.delay} ms{_named(step)}"
         case _:
-            return f"{step.verb} {_target(step)}"
+            return f"{step.verb} {_target(step)}{_named(step)}"
+
+
+def _within(step: Step) -> str:
+    return f" within {step.max_wait} ms" if step.max_wait else ""
+
+
+def _named(step: Step) -> str:
+    return _NAMED[step.named]
+
+
+def _attempts(run_ms: int, script: Sequence[str]) -> str:
+    words = ", ".join(_ATTEMPTS.get(word, word) for word in script)
+    return f"attempts of {run_ms} ms: {words}"
 
 
 def _target(step: Step) -> str:
@@ -233,7 +255,9 @@ class _Teller:
 
 def _about(asked: Asked) -> str:
     """Return what a call is about: a kind is paused, and no key of it."""
-    return asked.ref.partition("/")[0] if asked.verb in _OF_KINDS else asked.ref
+    if asked.verb in _OF_KINDS:
+        return asked.ref.partition("/")[0]
+    return f"{asked.ref}, if revision {asked.if_revision}" if asked.if_revision else asked.ref
 
 
 def _status(asked: Asked, answer: Answered) -> str:

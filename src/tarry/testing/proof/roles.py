@@ -18,12 +18,12 @@ from tarry.answers import CancelResult, Moved, RenewResult, Scheduled, SettleRes
 from tarry.app import Tarry
 from tarry.attempt import AnyOutcome, Dead, Done, Skip, Snooze
 from tarry.backoff import Backoff
-from tarry.clock import Clock, nap
+from tarry.clock import SYSTEM, Clock, nap
 from tarry.context import Context
 from tarry.due import In
 from tarry.lease import Lease
 from tarry.outcome.decide import name
-from tarry.request import Cancellation, Move, Request, Settlement
+from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.store import Claimed, Store
 from tarry.task import TaskRef
 from tarry.testing.ledger import (
@@ -108,8 +108,16 @@ class Witness:
     def _ask(self, verb: str, items: Sequence[Asking]) -> list[int]:
         ops = [next(self._ops) for _ in items]
         for op, item in zip(ops, items, strict=True):
-            due = self._earliest(item)
-            self._book.write(Asked(op=op, verb=verb, ref=str(item.ref), by=self.by, earliest=due))
+            named = None if isinstance(item, DeadRef) else item.if_revision
+            entry = Asked(
+                op=op,
+                verb=verb,
+                ref=str(item.ref),
+                by=self.by,
+                earliest=self._earliest(item),
+                if_revision=named or 0,
+            )
+            self._book.write(entry)
         return ops
 
     def _earliest(self, asked: Asking | AnyOutcome) -> int:
@@ -278,26 +286,86 @@ def _do(deed: str, ctx: Context) -> None:
 
 
 def produce(witness: Witness, *, seed: int, era: int = 0, run_ms: float = 15) -> None:
-    """Be a producer: schedule, replace, move and cancel until killed."""
+    """Be a producer: schedule, replace, move and cancel until killed.
+
+    One in three asks the store itself, one asks by the app, and one by its coroutines.
+    """
     dice = random.Random(seed)  # noqa: S311 - a seed of the campaign
-    for number in itertools.count():
-        shared = dice.random() < 0.25
-        key = f"shared-{era}-{dice.randrange(_SHARED)}" if shared else f"{witness.by}-{number}"
-        ref = TaskRef(dice.choice(KINDS), key)
-        for verb in ("schedule", *dice.choices(_VERBS, k=dice.choice((0, 0, 1, 2)))):
+    app = Tarry()
+    app.swap(cast("Store", witness), SYSTEM)
+    way = seed % 3
+    if way == _BY_COROUTINES:
+        asyncio.run(_produce_together(app, _wishes(witness.by, dice, era), dice, run_ms))
+    for verb, ref in _wishes(witness.by, dice, era):
+        if way == _BY_APP:
+            _say(app, verb, ref, dice, run_ms)
+        else:
             _ask(witness, verb, ref, dice, run_ms)
-            nap(dice.random() * 0.006)
+        nap(dice.random() * _PAUSE)
 
 
+_BY_APP, _BY_COROUTINES = 1, 2
+_TOGETHER = 4
+"""So many coroutines share what a producer wishes: what they ask for at once is one call."""
+_PAUSE = 0.006
 _VERBS = ("schedule", "move", "cancel")
 
 
+def _wishes(by: str, dice: random.Random, era: int) -> Iterator[tuple[str, TaskRef]]:
+    """Yield what to ask for, and of which task, for ever."""
+    for number in itertools.count():
+        shared = dice.random() < 0.25
+        key = f"shared-{era}-{dice.randrange(_SHARED)}" if shared else f"{by}-{number}"
+        ref = TaskRef(dice.choice(KINDS), key)
+        for verb in ("schedule", *dice.choices(_VERBS, k=dice.choice((0, 0, 1, 2)))):
+            yield verb, ref
+
+
 def _ask(witness: Witness, verb: str, ref: TaskRef, dice: random.Random, run_ms: float) -> None:
-    due = In(dice.choice((0, 5, 30, 120, 300)))
+    """Ask the store."""
+    due = In(_delay(dice))
     if verb == "schedule":
-        deed = Work(dice.choice(DEEDS), dice.random() * run_ms)
-        witness.schedule([Request(ref, due, msgspec.json.encode(deed))])
+        witness.schedule([Request(ref, due, msgspec.json.encode(_work(dice, run_ms)))])
     elif verb == "move":
         witness.reschedule([Move(ref, due)])
     else:
         witness.cancel([Cancellation(ref)])
+
+
+def _say(app: Tarry, verb: str, ref: TaskRef, dice: random.Random, run_ms: float) -> None:
+    """Ask as a caller without the handlers' code does."""
+    when = f"{_delay(dice)}ms"
+    if verb == "schedule":
+        app.schedule(ref.kind, when, key=ref.key, payload=_work(dice, run_ms))
+    elif verb == "move":
+        app.reschedule(ref, when)
+    else:
+        app.cancel(ref)
+
+
+async def _produce_together(
+    app: Tarry, wishes: Iterator[tuple[str, TaskRef]], dice: random.Random, run_ms: float
+) -> None:
+    """Ask from several coroutines at a time."""
+
+    async def go_on() -> None:
+        for verb, ref in wishes:
+            when = f"{_delay(dice)}ms"
+            if verb == "schedule":
+                payload = _work(dice, run_ms)
+                await app.aschedule(ref.kind, when, key=ref.key, payload=payload)
+            elif verb == "move":
+                await app.areschedule(ref, when)
+            else:
+                await app.acancel(ref)
+            await asyncio.sleep(dice.random() * _PAUSE * _TOGETHER)
+
+    await asyncio.gather(*(go_on() for _ in range(_TOGETHER)))
+
+
+def _delay(dice: random.Random) -> int:
+    return dice.choice((0, 5, 30, 120, 300))
+
+
+def _work(dice: random.Random, run_ms: float) -> Work:
+    return Work(dice.choice(DEEDS), dice.random() * run_ms)

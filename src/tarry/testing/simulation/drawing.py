@@ -1,6 +1,6 @@
 """Drawing: from a seed to a plan.
 
-Most plans are made of dice: who asks for what, when, and what breaks meanwhile. One in eight is a
+Most plans are made of dice: who asks for what, when, and what breaks meanwhile. One in five is a
 situation known to be delicate.
 """
 
@@ -8,10 +8,10 @@ import random
 
 from msgspec.structs import replace
 
-from tarry.testing.simulation.plan import KEYS, KINDS, Fault, Plan, Step
+from tarry.testing.simulation.plan import KEYS, KINDS, SERIES, Declared, Fault, Plan, Step
 from tarry.testing.simulation.situations import SITUATIONS
 
-_DELICATE = 1 / 8
+_DELICATE = 1 / 5
 
 WEATHERS = ("calm", "crashes", "network", "medium", "clocks", "poison", "storm")
 """What may go wrong in a history: nothing, processes, the network, …, everything."""
@@ -35,6 +35,9 @@ def draw(seed: int, weather: str = "") -> Plan:
     ]
     if dice.random() < 0.15:
         steps += _pause(dice, span, producers)
+    declared = _declared(dice) if dice.random() < _RARELY else None
+    if declared is not None:
+        steps += [_about_series(dice, span, producers) for _ in range(dice.choice((0, 1, 2, 3)))]
     lease = dice.choice((300, 500, 800, 1_500))
     faults = _faults(dice, weather, span, lease, producers + workers, networked=networked)
     steps, faults = _crowd(dice, steps, faults, lease)
@@ -47,6 +50,9 @@ def draw(seed: int, weather: str = "") -> Plan:
         producers=producers,
         workers=workers,
         retries=dice.choice((0, 1, 2)),
+        declared=declared,
+        timeout=dice.choice((60, 300)) if dice.random() < _RARELY else 0,
+        drop_after=dice.choice((100, 500)) if dice.random() < _RARELY else 0,
         steps=tuple(sorted(steps, key=lambda step: step.at)),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
@@ -74,17 +80,22 @@ def _crowd(
 
 
 _MAKES = {"schedule", "batch", "pause", "resume"}
+_NAMING = {"schedule", "move", "cancel"}
 _OFTEN = 0.4
+_RARELY = 0.08
 
 
 def _step(
     dice: random.Random, span: int, who: tuple[str, ...], keys: tuple[str, ...], *, poison: bool
 ) -> Step:
-    verb = dice.choices(("schedule", "batch", "move", "cancel", "revive"), (10, 1, 4, 5, 1))[0]
+    verbs = ("schedule", "batch", "move", "cancel", "revive", "purge")
+    verb = dice.choices(verbs, (10, 1, 4, 5, 1, 0.7))[0]
     moves = ("set", "set", "shift", "earlier", "later")
     modes = ("replace", "replace", "replace", "keep", "earliest", "latest", "fail")
     delay = dice.choice((0, 0, 5, 50, 200, 500, 1_000, dice.randrange(3_000)))
     recurs = verb == "schedule" and dice.random() < 0.06
+    mode = dice.choice(moves if verb == "move" else modes)
+    debounces = verb == "schedule" and mode == "latest"
     return Step(
         at=dice.randrange(span),
         who=dice.choice(who),
@@ -92,10 +103,33 @@ def _step(
         kind=dice.choice(KINDS),
         key=dice.choice(keys),
         delay=delay,
-        mode=dice.choice(moves if verb == "move" else modes),
+        mode=mode,
         script=_script(dice, poison=poison),
         run=dice.choice((0, 0, 1, 20, 150, 600)),
         every=dice.choice((200, 700)) if recurs else 0,
+        max_wait=dice.choice((0, 100, 600)) if debounces else 0,
+        named=dice.choice((1, 1, 2)) if verb in _NAMING and dice.random() < _RARELY else 0,
+    )
+
+
+def _declared(dice: random.Random) -> Declared:
+    script = dice.choice((("ok",), ("ok",), ("fail", "ok"), ("dead",), ("snooze", "ok")))
+    return Declared(dice.choice((250, 700)), dice.choice((0, 20, 150)), script)
+
+
+def _about_series(dice: random.Random, span: int, who: tuple[str, ...]) -> Step:
+    """Let somebody meddle with the declared series: skip an occurrence, most of the time."""
+    verb = dice.choice(("cancel", "cancel", "cancel", "move", "schedule"))
+    return Step(
+        at=dice.randrange(span),
+        who=dice.choice(who),
+        verb=verb,
+        kind=SERIES,
+        key=SERIES,
+        delay=dice.choice((0, 50, 400)),
+        mode="replace" if verb == "schedule" else "set",
+        run=dice.choice((0, 20, 150)),
+        named=dice.choice((1, 1, 2)) if dice.random() < _RARELY else 0,
     )
 
 

@@ -3,14 +3,15 @@
 import msgspec
 
 from tarry.stores.store import Filter
-from tarry.task import TaskState
+from tarry.task import TaskRef, TaskState
 from tarry.testing.ledger import Drained, Entry, Left, Violation, check
 from tarry.testing.simulation.drawing import draw
+from tarry.testing.simulation.handlers import playing
 from tarry.testing.simulation.judge import judge
 from tarry.testing.simulation.medium import ForgetfulStore
-from tarry.testing.simulation.plan import KINDS, Plan, Step
+from tarry.testing.simulation.plan import KINDS, SERIES, Plan, Step
 from tarry.testing.simulation.process import Process
-from tarry.testing.simulation.stage import REAL, Bench, Stage, playing
+from tarry.testing.simulation.stage import REAL, Bench, Stage
 from tarry.testing.simulation.world import MS, Spinning
 
 _DRAIN_MS = 60_000
@@ -72,11 +73,11 @@ def _tidy(stage: Stage) -> None:
     def tidy() -> None:
         while stage.asking.total() > 1 or stage.in_flight:
             process.nap(_AGAIN_SECONDS)
-        for kind in KINDS:
+        for kind in (*KINDS, SERIES):
             stage.apps["operator"].resume(kind)
         for ref in sorted(stage.series):
             _end_series(stage, process, ref.kind, ref.key)
-        stage.answered(process)
+        stage.over(process)
 
     stage.asking[process.label] += 1
     process.spawn(tidy, "tidy")
@@ -90,13 +91,24 @@ def _end_series(stage: Stage, process: Process, kind: str, key: str) -> None:
 
 def _is_drained(stage: Stage) -> bool:
     store = stage.medium.store
-    if stage.in_flight or (isinstance(store, ForgetfulStore) and not store.is_empty()):
+    resting = stage.declared
+    if stage.in_flight or stage.asking.total():
         return False
-    if stage.asking.total():
-        return False
-    return isinstance(store, ForgetfulStore) or not any(
-        count.scheduled or count.leased for count in store.counts().values()
-    )
+    if isinstance(store, ForgetfulStore):
+        empty = store.holds_only(resting)
+    else:
+        kinds = [kind for kind, count in store.counts().items() if count.scheduled or count.leased]
+        empty = kinds in ([], [resting.kind if resting else ""])
+    return empty and (resting is None or _rests(stage, resting))
+
+
+def _rests(stage: Stage, ref: TaskRef) -> bool:
+    """Say whether nothing is left of a declared series but the occurrence that comes next."""
+    [task] = stage.medium.store.get([ref])
+    if task is None or task.ended:
+        return True
+    waits = task.declared and task.state is TaskState.SCHEDULED
+    return waits and task.due > stage.clock.now()
 
 
 def _stop(stage: Stage) -> list[Violation]:
@@ -130,6 +142,9 @@ def _leave(stage: Stage) -> None:
                         attempt=task.attempt,
                         lost=task.lost,
                         reason=task.reason,
+                        due=task.due,
+                        ended=task.ended,
+                        declared=task.declared,
                     )
                 )
             cursor = page.cursor

@@ -1,4 +1,4 @@
-"""Judge: whether everything is attempted in time, and nothing spins.
+"""Judge: whether everything is attempted in time, nothing takes too long, and nothing spins.
 
 A task is *claimable* from its due on, once it was accepted, nothing of its ref runs and its kind is
 not paused. While some worker surely has room it is attempted within moments, if nothing breaks;
@@ -7,6 +7,7 @@ and within the lease and two seconds once nothing breaks any more.
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tarry.testing.ledger import (
@@ -31,13 +32,17 @@ IDLE_CLAIMS = 6
 """So many claims in a window may find nothing, besides those that something called for."""
 BACKED_OFF = 20
 """And so many more where others hold what is due: 5, 10, 20 … 250 ms apart."""
+PATIENCE_MS = 50
+"""What it takes to notice that a handler's time is up."""
+_FAILING = frozenset({"retry", "dead"})
 _PER_NEWS = 2
 _WINDOW_NS = 4 * NS
 
 
 def judge(stage: "Stage") -> list[Violation]:
-    """Return what was late, and who span."""
-    return [*_late(stage), *_spins(stage)]
+    """Return what was late, what was given too much time or too little, and who span."""
+    overtime = _overtime(stage) if stage.plan.timeout else ()
+    return [*_late(stage), *overtime, *_spins(stage)]
 
 
 def _late(stage: "Stage") -> list[Violation]:
@@ -60,6 +65,29 @@ def _set_back(stage: "Stage") -> int:
     """Return by how much steps of the store's clock prolong the leases of the dead."""
     steps = [fault.amount for fault in stage.plan.faults if fault.what in {"clock", "step"}]
     return -sum(step for step in steps if step < 0)
+
+
+def _overtime(stage: "Stage") -> Iterator[Violation]:
+    """Find attempts that went on beyond their time-out, or failed before it though all was well."""
+    limit = stage.plan.timeout
+    began: dict[int, tuple[Started, int]] = {}
+    for entry, when in zip(stage.entries, stage.times, strict=True):
+        if isinstance(entry, Started):
+            began[entry.token] = entry, when
+        elif isinstance(entry, Failed):
+            # Who stalls does not see to it; who is slow or dead says nothing any more.
+            began = {token: one for token, one in began.items() if one[0].by != entry.by}
+        elif isinstance(entry, Finished) and entry.token in began:
+            start, since = began.pop(entry.token)
+            took = (when - since) // MS
+            step = stage.steps.get(start.op)
+            if took > limit + PATIENCE_MS:
+                said = f"token {start.token} took {took} ms, {limit} are allowed"
+            elif entry.outcome in _FAILING and took < limit and step and step.script == ("ok",):
+                said = f"token {start.token} failed after {took} ms, though {limit} are allowed"
+            else:
+                continue
+            yield Violation("overtime", start.ref, said, (start, entry))
 
 
 class _Watch:

@@ -58,9 +58,9 @@ class ForgetfulStore(MemoryStore):
         """Put *life* in the place of what there is: for those who break a rule."""
         self._put(ref, self.life_of(ref), Change(None, life))
 
-    def is_empty(self) -> bool:
-        """Say whether nothing waits or runs."""
-        return not self._lives
+    def holds_only(self, ref: TaskRef | None) -> bool:
+        """Say whether nothing waits or runs but *ref*."""
+        return not self._lives or (len(self._lives) == 1 and ref in self._lives)
 
 
 class Medium:

@@ -8,6 +8,8 @@ import msgspec
 KINDS = ("async.work", "plain.work")
 """The kinds of the simulated app: handlers on the loop, and on threads."""
 KEYS = ("1", "2", "3")
+SERIES = "series.work"
+"""The kind that recurs by its declaration, where a plan has one; its key is the same word."""
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -17,7 +19,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """Milliseconds after the beginning, as all times of a plan."""
     who: str
     verb: str
-    """schedule, move, cancel, revive, pause, resume; batch: schedule all keys in one call."""
+    """schedule, move, cancel, revive, purge, pause, resume; batch: all keys in one schedule."""
     kind: str = KINDS[0]
     key: str = "1"
     delay: int = 0
@@ -29,6 +31,18 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long each attempt takes."""
     every: int = 0
     """The task recurs, this often."""
+    max_wait: int = 0
+    """A schedule in the mode `latest` puts off what waits, but no longer than that."""
+    named: int = 0
+    """It is to act on one revision only: 1, the one that was told last; 2, the one before it."""
+
+
+class Declared(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A handler that is declared to recur: how often, and what its attempts come to."""
+
+    every: int
+    run: int = 0
+    script: tuple[str, ...] = ("ok",)
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,6 +70,11 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     workers: tuple[str, ...] = ("w1", "w2")
     """`wa` looks after the first kind only, `wp` after the second, all others after both."""
     retries: int = 2
+    declared: Declared | None = None
+    timeout: int = 0
+    """Handlers are given this long; 0: as long as they like."""
+    drop_after: int = 0
+    """What is so late is not attempted any more; 0: everything is."""
     steps: tuple[Step, ...] = ()
     faults: tuple[Fault, ...] = ()
 

@@ -59,9 +59,11 @@ def _shorter(plan: Plan) -> Iterator[Plan]:
 def _simpler(step: Step) -> Iterator[Step]:
     if step.verb == "batch":
         yield replace(step, verb="schedule")
+    elif step.named:
+        yield replace(step, named=0)
     elif step.verb == "schedule":
         plain = Step(at=0, who=step.who, verb=step.verb)
-        for name in ("script", "run", "mode", "every", "delay"):
+        for name in ("script", "run", "max_wait", "mode", "every", "delay"):
             if getattr(step, name) != getattr(plain, name):
                 yield replace(step, **{name: getattr(plain, name)})
     elif step.verb != "move":

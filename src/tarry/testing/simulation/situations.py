@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from tarry.testing.simulation.plan import KINDS, Fault, Plan, Step
+from tarry.testing.simulation.plan import KINDS, SERIES, Declared, Fault, Plan, Step
 
 
 def series(seed: int) -> Plan:
@@ -13,6 +13,98 @@ def series(seed: int) -> Plan:
     first = Step(at=10, who="p1", verb="schedule", kind=kind, run=150, every=200)
     cancel = Step(at=dice.randrange(20, 800), who="p1", verb="cancel", kind=kind)
     return Plan(seed=seed, steps=(first, cancel))
+
+
+def declared_series(seed: int) -> Plan:
+    """Skip occurrences of a series that the code declares, while it waits and while it runs."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    ats = sorted(dice.randrange(20, 1_500) for _ in range(dice.choice((1, 2, 3))))
+    steps = tuple(Step(at=at, who="p1", verb="cancel", kind=SERIES, key=SERIES) for at in ats)
+    kill = Fault(at=dice.randrange(200, 900), what="kill", who="w1", span=100)
+    return Plan(
+        seed=seed,
+        lease=300,
+        latency_us=3_000,
+        workers=("w1",),
+        declared=Declared(every=300, run=dice.choice((0, 100))),
+        steps=steps,
+        faults=dice.choice(((), (), (kill,))),
+    )
+
+
+def overtime(seed: int) -> Plan:
+    """Give handlers less time than some of them take, and more than others do."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    steps = tuple(
+        Step(
+            at=10 + number,
+            who="p1",
+            verb="schedule",
+            kind=dice.choice(KINDS),
+            key=f"{number}",
+            run=dice.choice((20, 80, 150, 600)),
+        )
+        for number in range(dice.choice((1, 3)))
+    )
+    return Plan(seed=seed, retries=1, timeout=100, steps=steps)
+
+
+def debounced(seed: int) -> Plan:
+    """Put a task off again and again, for as long as that is allowed."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    ats = sorted(dice.randrange(10, 700) for _ in range(dice.choice((3, 6))))
+    steps = tuple(
+        Step(at=at, who="p1", verb="schedule", delay=200, mode="latest", max_wait=450) for at in ats
+    )
+    return Plan(seed=seed, steps=steps)
+
+
+def expired(seed: int) -> Plan:
+    """Pause a kind for about as long as its tasks may be late."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    kind = dice.choice(KINDS)
+    steps = (
+        Step(at=10, who="p1", verb="pause", kind=kind),
+        Step(at=30, who="p1", verb="schedule", kind=kind, delay=dice.choice((0, 200))),
+        Step(at=dice.choice((100, 300, 500, 900)), who="p1", verb="resume", kind=kind),
+        Step(at=1_000, who="p1", verb=dice.choice(("revive", "purge", "schedule")), kind=kind),
+    )
+    return Plan(seed=seed, drop_after=250, steps=steps)
+
+
+def named_revisions(seed: int) -> Plan:
+    """Ask for what is to be done to one revision only, while others make new ones."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    first = Step(at=10, who="p1", verb="schedule", delay=400)
+    others = [
+        Step(
+            at=dice.randrange(15, 500),
+            who=dice.choice(("p1", "a1")),
+            verb=dice.choice(("schedule", "move", "cancel")),
+            delay=dice.choice((0, 200)),
+            named=dice.choice((0, 1, 1, 2)),
+        )
+        for _ in range(4)
+    ]
+    steps = (first, *sorted(others, key=lambda step: step.at))
+    return Plan(seed=seed, producers=("p1", "a1"), latency_us=3_000, steps=steps)
+
+
+def purged(seed: int) -> Plan:
+    """Purge and revive dead letters of one key, in any order."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    steps = [
+        Step(at=10, who="p1", verb="schedule", script=("dead",)),
+        Step(at=dice.randrange(20, 60), who="p1", verb="schedule", script=("dead",)),
+        *(
+            Step(
+                at=dice.randrange(10, 120), who=who, verb=dice.choice(("purge", "purge", "revive"))
+            )
+            for who in ("p1", "p2", "p2")
+        ),
+    ]
+    ordered = tuple(sorted(steps, key=lambda step: step.at))
+    return Plan(seed=seed, producers=("p1", "p2"), latency_us=3_000, steps=ordered)
 
 
 def cancelled_and_lost(seed: int) -> Plan:
@@ -65,6 +157,18 @@ def unheard_cancel(seed: int) -> Plan:
         Step(at=10, who="p1", verb="schedule", delay=900),
         Step(at=at, who="a1", verb="cancel"),
         Step(at=at + dice.randrange(10, 200), who="p1", verb="schedule", delay=900),
+    )
+    faults = (Fault(at=at - 5, what="deaf", who="a1", span=100),)
+    return Plan(seed=seed, producers=("p1", "a1"), steps=steps, faults=faults)
+
+
+def unheard_move(seed: int) -> Plan:
+    """Let the reply to a move get lost, and what was moved run before the move is repeated."""
+    dice = random.Random(seed)  # noqa: S311 - the same plan for the same seed
+    at = dice.randrange(50, 100)
+    steps = (
+        Step(at=10, who="p1", verb="schedule", delay=900),
+        Step(at=at, who="a1", verb="move", mode="set", delay=dice.choice((0, 100, 250))),
     )
     faults = (Fault(at=at - 5, what="deaf", who="a1", span=100),)
     return Plan(seed=seed, producers=("p1", "a1"), steps=steps, faults=faults)
@@ -154,11 +258,18 @@ def late_tries(seed: int) -> Plan:
 
 SITUATIONS: tuple[Callable[[int], Plan], ...] = (
     series,
+    declared_series,
+    overtime,
+    debounced,
+    expired,
+    named_revisions,
+    purged,
     cancelled_and_lost,
     revived_while_running,
     late_replies,
     unheard_claims,
     unheard_cancel,
+    unheard_move,
     pairs,
     two_crews,
     paused,

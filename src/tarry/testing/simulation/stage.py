@@ -12,21 +12,19 @@ import msgspec
 from msgspec.structs import replace
 
 from tarry.app import Tarry
-from tarry.attempt import Dead, Retry, Skip, Snooze
-from tarry.backoff import Backoff
 from tarry.clock import Clock as AnyClock
 from tarry.context import Context
 from tarry.due import Earlier, Later, Shift
-from tarry.errors import ConflictError, StoreError
+from tarry.errors import ConflictError, StoreError, WorkerError
 from tarry.events import AttemptEnded, Event
-from tarry.handler import Registry
 from tarry.payload import Plain
 from tarry.request import DeadRef
 from tarry.stores.store import Capabilities, Store
 from tarry.task import TaskRef
 from tarry.testing.ledger import Answered, Asked, Entry, Failed, Finished, Started
+from tarry.testing.simulation.handlers import DELAYS, ms, registry
 from tarry.testing.simulation.medium import ForgetfulStore, Medium
-from tarry.testing.simulation.plan import KEYS, KINDS, Fault, Plan, Step
+from tarry.testing.simulation.plan import KEYS, KINDS, SERIES, Fault, Plan, Step
 from tarry.testing.simulation.process import Clock, Gone, Process
 from tarry.testing.simulation.wire import Wire
 from tarry.testing.simulation.world import MS, World
@@ -82,7 +80,14 @@ class Stage:
         self.entries: list[Entry] = []
         self.times: list[int] = []
         """When each entry was made, in true nanoseconds."""
+        self._told: dict[str, list[int]] = {}
+        """The revisions that somebody was told of, by ref."""
+        self.steps: dict[int, Step] = {}
+        """What was asked for, by the numbers of operations."""
+        self._refs: dict[int, str] = {}
         self.claims: dict[tuple[str, int], int] = {}
+        self.skips: dict[str, int] = {}
+        """The moves by which cancels skip an occurrence, by the ids of their calls."""
         self.granted: dict[int, tuple[int, int]] = {}
         self.empties: list[tuple[str, int]] = []
         self.in_flight = 0
@@ -144,7 +149,7 @@ class Stage:
         else:
             app = _PRODUCERS.setdefault(seat, Tarry("memory:", namespace="sim", retry_for="3s"))
             if seat.startswith("a"):
-                app.registry = _registry(self.plan.retries)
+                app.registry = registry(self.plan)
             app.swap(wire, process.clock, process)
             self.apps[seat] = app
         return process
@@ -152,10 +157,10 @@ class Stage:
     def _hire(self, seat: str, process: Process, wire: Wire) -> None:
         worker = self.bench.worker(
             wire,
-            _registry(self.plan.retries),
+            registry(self.plan),
             codec=Plain(),
             emit=lambda event: self._hear(event, process),
-            kinds=_CREWS.get(seat),
+            kinds=self._crew(seat),
             concurrency=self.plan.concurrency,
             lease=self.plan.lease / 1_000,
             grace=1,
@@ -163,8 +168,24 @@ class Stage:
         )
         task = process.loop.create_task(_alone(worker.run))
         # A process whose worker has stopped ends, with whatever its threads are still at.
-        task.add_done_callback(lambda _: self._exit(process))
+        task.add_done_callback(lambda task: self._ended(process, task))
         self.workers[seat] = worker, task
+
+    def _ended(self, process: Process, task: "asyncio.Task[None]") -> None:
+        """Start a worker anew that lost too many threads to handlers that hang."""
+        self._exit(process)
+        if not task.cancelled() and isinstance(task.exception(), WorkerError):
+            self.world.call_at(self.world.now + _RESTART_MS * MS, self.bring_up, process.seat)
+
+    def _crew(self, seat: str) -> tuple[str, ...] | None:
+        """Return the kinds that the worker in *seat* looks after, None: all."""
+        kinds = _CREWS.get(seat)
+        return None if kinds is None else tuple(k for k in kinds if k != SERIES or self.declared)
+
+    @property
+    def declared(self) -> TaskRef | None:
+        """The ref of the declared series, if the plan has one."""
+        return TaskRef(SERIES, SERIES) if self.plan.declared else None
 
     def _exit(self, process: Process) -> None:
         process.kill()
@@ -173,7 +194,7 @@ class Stage:
 
     def _hear(self, event: Event, process: Process) -> None:
         if isinstance(event, AttemptEnded):
-            delay = _DELAYS.get(event.outcome)
+            delay = DELAYS.get(event.outcome)
             earliest = 0 if delay is None else self.clock.now() + delay
             entry = Finished(token=event.token, outcome=event.outcome, earliest=earliest)
             self.enter(entry, process)
@@ -262,15 +283,15 @@ class Stage:
         try:
             await self._aperform(step, process)
         finally:
-            self.answered(process)
+            self.over(process)
 
     def _on_thread(self, step: Step, process: Process) -> None:
         try:
             self.perform(step, process)
         finally:
-            self.answered(process)
+            self.over(process)
 
-    def answered(self, process: Process) -> None:
+    def over(self, process: Process) -> None:
         """Count one operation less that a process waits for."""
         if not process.dead:
             self.asking[process.label] -= 1
@@ -278,93 +299,119 @@ class Stage:
     def _batch(self, step: Step, process: Process) -> None:
         """Schedule every key in one call."""
         steps = [replace(step, verb="schedule", key=key, mode="replace") for key in KEYS]
-        ops = [self._asked(one, process) for one in steps]
+        ops = [self._asked(one, process)[0] for one in steps]
         app = self.apps[step.who]
         answers: Sequence[Any] = ()
         try:
             answers = app.schedule_many(
                 [
-                    app.build(one.kind, _ms(one.delay), **_options(one, op))
+                    app.build(one.kind, ms(one.delay), **_options(one, op))
                     for one, op in zip(steps, ops, strict=True)
                 ]
             )
         except StoreError as error:
             answers = error.answers
         for op, answer in zip(ops, answers, strict=False):
-            self._answered(op, answer, process)
+            self.answered(op, answer, process)
 
     def perform(self, step: Step, process: Process) -> str:
         """Do one step on a thread; returns the word of the answer, none if there was none."""
         if step.verb == "batch":
             self._batch(step, process)
             return ""
-        op = self._asked(step, process)
+        op, named = self._asked(step, process)
         try:
-            answer = self._say(step, op)
-        except ConflictError:
-            answer = _CONFLICT
+            answer = self._say(step, op, named)
+        except ConflictError as error:
+            answer = error.answers[0]
         except StoreError:
             answer = None
-        return self._answered(op, answer, process)
+        return self.answered(op, answer, process)
 
     async def _aperform(self, step: Step, process: Process) -> None:
         """Do one step in a coroutine."""
         if step.verb == "batch":
             await process.run_blocking(self._batch, step, process)
             return
-        op = self._asked(step, process)
+        op, named = self._asked(step, process)
         app = self.apps[step.who]
         ref = TaskRef(step.kind, step.key)
         answer: Any = None
         try:
             match step.verb:
                 case "schedule":
-                    answer = await app.aschedule(step.kind, _ms(step.delay), **_options(step, op))
+                    options = _options(step, op, named)
+                    answer = await app.aschedule(step.kind, ms(step.delay), **options)
                 case "move":
-                    answer = await app.areschedule(ref, _move(step))
+                    answer = await app.areschedule(ref, _move(step), if_revision=named)
                 case "cancel":
-                    answer = await app.acancel(ref)
+                    answer = await app.acancel(ref, if_revision=named)
                 case _:
-                    answer = await process.run_blocking(self._say, step, op)
-        except ConflictError:
-            answer = _CONFLICT
+                    answer = await process.run_blocking(self._say, step, op, named)
+        except ConflictError as error:
+            answer = error.answers[0]
         except StoreError:
             answer = None
-        self._answered(op, answer, process)
+        self.answered(op, answer, process)
 
-    def _say(self, step: Step, op: int) -> Any:
+    def _say(self, step: Step, op: int, named: int | None) -> Any:
         app = self.apps[step.who]
         ref = TaskRef(step.kind, step.key)
         match step.verb:
             case "schedule":
-                return app.schedule(step.kind, _ms(step.delay), **_options(step, op))
+                return app.schedule(step.kind, ms(step.delay), **_options(step, op, named))
             case "move":
-                return app.reschedule(ref, _move(step))
+                return app.reschedule(ref, _move(step), if_revision=named)
             case "cancel":
-                return app.cancel(ref)
+                return app.cancel(ref, if_revision=named)
             case "revive":
                 return app.client.revive([DeadRef(ref)])[0]
+            case "purge":
+                return "purged" if app.client.purge([DeadRef(ref)])[0] else "absent"
             case _:
                 return (app.pause if step.verb == "pause" else app.resume)(step.kind)
 
-    def _asked(self, step: Step, process: Process) -> int:
-        op = self.next_op()
+    def _asked(self, step: Step, process: Process) -> tuple[int, int | None]:
+        """Enter a step; returns its number, and the revision that it is to act on."""
         ref = TaskRef(step.kind, step.key)
         if step.every:
             self.series.add(ref)
         placing = step.verb in {"schedule", "move"} and step.mode not in {"earliest", "shift"}
-        entry = Asked(
-            op=op,
-            verb=step.verb,
-            ref=str(ref),
-            by=process.label,
+        placing = placing and not step.max_wait
+        # One that fails if something waits cannot ask for what is to wait.
+        named = self._named(ref, step.named) if step.named and step.mode != "fail" else None
+        op = self.asked(
+            ref,
+            step.verb,
+            process,
             series=bool(step.every),
             earliest=self.clock.now() + step.delay if placing else 0,
+            if_revision=named or 0,
+            delay_ms=step.delay,
+            max_wait_ms=step.max_wait,
+            anew=step.mode == "replace",
+        )
+        self.steps[op] = step
+        return op, named
+
+    def _named(self, ref: TaskRef, back: int) -> int:
+        """Return a revision that somebody was told of: the last one, or the one before."""
+        told = sorted(set(self._told.get(str(ref), ())))
+        return told[-back] if len(told) >= back else 1
+
+    def asked(self, ref: TaskRef, verb: str, process: Process, **facts: Any) -> int:
+        """Enter that a process asks for something; returns the number of the operation."""
+        op = self.next_op()
+        self._refs[op] = str(ref)
+        drop_after_ms = self.plan.drop_after
+        entry = Asked(
+            op=op, verb=verb, ref=str(ref), by=process.label, drop_after_ms=drop_after_ms, **facts
         )
         self.enter(entry, process)
         return op
 
-    def _answered(self, op: int, answer: Any, process: Process) -> str:
+    def answered(self, op: int, answer: Any, process: Process) -> str:
+        """Enter what a process is told; returns the word of the answer."""
         if answer is None:
             return ""
         status = getattr(answer, "status", answer)
@@ -372,6 +419,8 @@ class Stage:
         revision, due = getattr(answer, "revision", 0), getattr(answer, "due", 0)
         entry = Answered(op=op, status=word.lower(), revision=revision, due=due)
         self.enter(entry, process)
+        if revision:
+            self._told.setdefault(self._refs[op], []).append(revision)
         return word.lower()
 
     # ---- what handlers do
@@ -410,18 +459,18 @@ async def _alone(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await work()
 
 
-def _ms(delay: int) -> str:
-    return f"{delay}ms"
-
-
-def _options(step: Step, op: int) -> Any:
+def _options(step: Step, op: int, named: int | None = None) -> Any:
     options: dict[str, object] = {
         "key": step.key,
         "payload": {"script": step.script, "run": step.run, "op": op},
         "on_conflict": step.mode,
     }
     if step.every:
-        options["every"] = _ms(step.every)
+        options["every"] = ms(step.every)
+    if step.max_wait:
+        options["max_wait"] = ms(step.max_wait)
+    if named is not None:
+        options["if_revision"] = named
     return options
 
 
@@ -430,70 +479,13 @@ def _move(step: Step) -> Any:
         case "shift":
             return Shift(f"+{step.delay}ms")
         case "earlier":
-            return Earlier(_ms(step.delay))
+            return Earlier(ms(step.delay))
         case "later":
-            return Later(_ms(step.delay))
+            return Later(ms(step.delay))
         case _:
-            return _ms(step.delay)
+            return ms(step.delay)
 
 
-_CONFLICT = "conflict"
-_CREWS = {"wa": (KINDS[0],), "wp": (KINDS[1],)}
-"""Workers that look after one kind only."""
+_CREWS = {"wa": (KINDS[0], SERIES), "wp": (KINDS[1],)}
+"""Workers that do not look after every kind."""
 _PRODUCERS: dict[str, Tarry] = {}
-_DELAYS = {"retry": 40, "snooze": 60}
-"""How soon, at the earliest, an attempt is to be made again after each of these outcomes."""
-_REGISTRIES: dict[int, Registry] = {}
-_PLAYING: list[Stage] = []
-"""The stage on which handlers run: the last one."""
-
-
-def playing(stage: Stage) -> None:
-    """Let handlers run on *stage* from now on."""
-    _PLAYING[:] = [stage]
-
-
-def _registry(retries: int) -> Registry:
-    """Return the handlers whose failures are retried that often; made once."""
-    found = _REGISTRIES.get(retries)
-    if found is not None:
-        return found
-    app = Tarry("memory:", namespace="sim")
-    retry = Backoff.fixed(_ms(_DELAYS["retry"]), times=retries)
-
-    @app.task("async.work", retry=retry)
-    async def async_work(ctx: Context, script: Sequence[str], run: int, op: int = 0) -> object:
-        process = _PLAYING[0].started(ctx, op)
-        if run:
-            await asyncio.sleep(run / 1_000)
-        return _come_to(script, ctx, process)
-
-    @app.task("plain.work", retry=retry)
-    def plain_work(ctx: Context, script: Sequence[str], run: int, op: int = 0) -> object:
-        process = _PLAYING[0].started(ctx, op)
-        if run:
-            process.nap(run / 1_000)
-        return _come_to(script, ctx, process)
-
-    _REGISTRIES[retries] = app.registry
-    return app.registry
-
-
-def _come_to(script: Sequence[str], ctx: Context, process: Process) -> object:
-    """End an attempt as its script says."""
-    match script[min(ctx.attempt + ctx.snoozes, len(script)) - 1]:
-        case "fail":
-            raise RuntimeError("as planned")
-        case "retry":
-            return Retry("60ms")
-        case "snooze":
-            return Snooze(_ms(_DELAYS["snooze"]))
-        case "skip":
-            return Skip("as planned")
-        case "dead":
-            return Dead("as planned")
-        case "kill":
-            _PLAYING[0].kill_from_inside(process)
-            raise Gone
-        case _:
-            return None

@@ -131,12 +131,30 @@ class Wire(Store):
     # ---- the caller's verbs
 
     def schedule(self, requests: Sequence[Request], *, call: str = "") -> list[Scheduled]:
-        """Exchange."""
-        return cast("list[Scheduled]", self.ask("schedule", requests, call=call))
+        """Exchange; what the code itself declares is entered here, for nobody else asks for it."""
+        stage, process = self.stage, self.process
+        ops = [
+            stage.asked(request.ref, "schedule", process, series=True, declared=True)
+            for request in requests
+            if request.declared
+        ]
+        answers = cast("list[Scheduled]", self.ask("schedule", requests, call=call))
+        for op, answer in zip(ops, answers, strict=False):
+            stage.answered(op, answer, process)
+        return answers
 
     def reschedule(self, moves: Sequence[Move], *, call: str = "") -> list[Moved]:
-        """Exchange."""
-        return cast("list[Moved]", self.ask("reschedule", moves, call=call))
+        """Exchange; a move that skips an occurrence is entered here, for its caller cancels."""
+        stage, process = self.stage, self.process
+        skip = moves[0] if moves[0].nominal is not None else None
+        op = stage.skips.get(call, 0) if skip else 0
+        if skip is not None and not op:
+            op = stage.asked(skip.ref, "move", process, if_revision=skip.if_revision or 0)
+            stage.skips.update({call: op} if call else {})
+        answers = cast("list[Moved]", self.ask("reschedule", moves, call=call))
+        if skip is not None:
+            stage.answered(op, answers[0], process)
+        return answers
 
     def cancel(
         self, cancellations: Sequence[Cancellation], *, call: str = ""
@@ -163,6 +181,9 @@ class Wire(Store):
     ) -> Claimed:
         """Exchange, entered in the ledger when it is asked for the first time."""
         stage = self.stage
+        if not limit:
+            # Somebody only asks what time it is.
+            return cast("Claimed", self.ask("claim", kinds, limit=0, lease_ms=1, holder=holder))
         op = stage.claims.get((holder, call))
         if op is None:
             op = stage.next_op()
