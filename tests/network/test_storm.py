@@ -18,7 +18,6 @@ from tarry import Context, Dead, Retry, Snooze
 from tarry.answers import CancelResult, Moved, Scheduled, SettleResult
 from tarry.api.client import Client
 from tarry.due import In
-from tarry.outcome.decide import name
 from tarry.request import Cancellation, Move, Request, Settlement
 from tarry.stores.store import Claimed, Filter
 from tarry.task import TaskRef, TaskState
@@ -27,10 +26,8 @@ from tarry.testing.ledger import (
     Asked,
     Drained,
     Entry,
-    Finished,
     Left,
-    Settled,
-    Started,
+    Notes,
     check,
 )
 from tarry.testing.proxy import Coverage, Fault, Phase
@@ -68,10 +65,9 @@ class NotingStore(SocketStore):
 
     def note_in(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self.notes = Notes(ledger.write, by="worker")
         self._claim = (0, 0)
         self._settling: set[str] = set()
-        self._now = 0
-        self._claims: dict[int, int] = {}
 
     def claim(
         self, kinds: Sequence[str], *, limit: int, lease_ms: int, holder: str, call: int = 0
@@ -80,36 +76,16 @@ class NotingStore(SocketStore):
             self._claim = (call, self._ledger.asked("claim", "worker"))
         op = self._claim[1]
         claimed = super().claim(kinds, limit=limit, lease_ms=lease_ms, holder=holder, call=call)
-        self._ledger.write(Answered(op=op, status="claimed"))
-        self._now = claimed.now
-        self._claims.update((lease.token, op) for lease in claimed.leases)
+        self.notes.claimed(op, claimed)
         return claimed
 
     def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
-        outcomes = [(each.lease.token, name(each.outcome)) for each in settlements]
         if call not in self._settling:
             self._settling.add(call)
-            for token, outcome in outcomes:
-                self._ledger.write(Finished(token=token, outcome=outcome))
+            self.notes.finished(settlements, lambda _: 0)
         answers = super().settle(settlements, call=call)
-        for (token, outcome), answer in zip(outcomes, answers, strict=True):
-            self._ledger.write(Settled(token=token, outcome=outcome, answer=answer.value))
+        self.notes.settled(settlements, answers)
         return answers
-
-    def started(self, ctx: Context) -> None:
-        self._ledger.write(
-            Started(
-                ref=str(ctx.ref),
-                revision=ctx.revision,
-                token=ctx.token,
-                attempt=ctx.attempt,
-                lost=ctx.lost,
-                due=ctx.due,
-                now=self._now,
-                by="worker",
-                claim=self._claims[ctx.token],
-            )
-        )
 
 
 class Storm:
@@ -212,7 +188,7 @@ def ride_out(server: Server, seed: int) -> tuple[Ledger, Works]:
         store.note_in(ledger)
 
         def body(ctx: Context) -> object:
-            store.started(ctx)
+            store.notes.started(ctx)
             return deed(ctx)
 
         works = Works(world, body)

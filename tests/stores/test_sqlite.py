@@ -1,5 +1,6 @@
 """The SQLite store keeps every promise of a store, and says in which way."""
 
+import errno
 import os
 import re
 import sqlite3
@@ -534,6 +535,69 @@ def test_a_checkpoint_whose_sync_fails_is_not_passed_over(
         other._checkpointer.wrote(1)
         assert [step.name for step in recording.steps][:2] == ["tarry.db-wal"] * 2
         assert not other._connections.doubt.stands()
+
+
+def checkpoint_now(store: SqliteStore) -> None:
+    store._checkpointer._looked = False
+    store._checkpointer.wrote(1)
+
+
+@pytest.fixture
+def overgrown(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> SqliteStore:
+    """Return a store whose WAL is large enough for all that a checkpoint does."""
+    schedule(store)
+    for limit in ("WAL_BYTES", "_SYNCED_RESTART_FRAMES", "_RESTART_FRAMES", "_LITTLE_FRAMES"):
+        monkeypatch.setattr(checkpoint, limit, 0)
+    return store
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux")
+def test_what_a_checkpoint_has_moved_is_synced_before_writers_wait_for_it(
+    overgrown: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    def sync(fd: int) -> None:
+        assert Path(f"/proc/self/fd/{fd}").readlink() == Path(overgrown.path)
+        assert not overgrown._connections.writer.locked()
+        steps.append("sync")
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(checkpoint, "restart_wal", lambda _: steps.append("restart"))
+    checkpoint_now(overgrown)
+
+    assert steps == ["sync", "restart"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux")
+def test_a_sync_that_fails_before_a_restart_is_not_passed_over(
+    overgrown: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(checkpoint, "restart_wal", lambda _: pytest.fail("restarted"))
+    checkpoint_now(overgrown)
+
+    assert overgrown._connections.doubt.stands()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux")
+def test_a_descriptor_that_was_closed_meanwhile_is_not_taken_for_a_broken_disk(
+    overgrown: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restarted: list[object] = []
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EBADF, "closed")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(checkpoint, "restart_wal", restarted.append)
+    checkpoint_now(overgrown)
+
+    assert len(restarted) == 1
+    assert not overgrown._connections.doubt.stands()
 
 
 def test_on_a_full_disk_a_sync_that_fails_is_not_passed_over(

@@ -8,6 +8,7 @@ from tests.worker.kit import LIMIT
 
 from tarry.runtime import ThreadRuntime
 from tarry.worker.threads import Inbox, Threads
+from tarry.worker.turns import Turns
 
 
 class Kit(ThreadRuntime):
@@ -15,7 +16,7 @@ class Kit(ThreadRuntime):
 
     def __init__(self, limit: int) -> None:
         super().__init__()
-        self.threads: Threads[int] = Threads(limit, self._work, self)
+        self.threads: Threads[int] = Threads(limit, self._work, Turns(str, self.lock()), self)
         self.started = threading.Semaphore(0)
         self.done = threading.Semaphore(0)
         self.doors: dict[int, threading.Event] = {}

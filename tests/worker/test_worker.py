@@ -331,6 +331,19 @@ def test_a_worker_runs_no_more_than_its_concurrency(app: Tarry, ears: Ears, colo
     assert 2 <= meter.most <= 5
 
 
+def test_a_kind_does_not_wait_until_another_has_caught_up(app: Tarry, ears: Ears) -> None:
+    herd = declare(app, "async", lambda ctx, n: None, "herd")
+    trickle = declare(app, "async", lambda ctx, n: None, "trickle")
+    for n in range(20):
+        herd.schedule("now", n=n)
+    trickle.schedule("now")
+
+    with app.worker():
+        ended = ears.ended(21)
+
+    assert "trickle" in [event.ref.kind for event in ended[:2]]
+
+
 def test_a_kind_runs_no_more_than_its_own_concurrency(app: Tarry, ears: Ears, colour: str) -> None:
     narrow, wide = Meter(), Meter()
     first = declare(app, colour, narrow.body(colour), "narrow", concurrency=2, aliases=["slim"])

@@ -1,12 +1,12 @@
 """Slots: long-lived coroutines that attempt what is queued, one after the other."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tarry.clock import Clock
 from tarry.worker.run import Attempt
+from tarry.worker.turns import Turns
 
 _TURN_NS = 5_000_000
 """A slot whose handlers never wait lets the loop breathe this often."""
@@ -21,12 +21,13 @@ class Slots:
     def __init__(
         self,
         begin: Begin,
+        queue: Turns[Attempt],
         *,
         held_up: Callable[[], bool],
         failed: Callable[[Attempt, Exception], None],
         clock: Clock,
     ) -> None:
-        self.queue: deque[Attempt] = deque()
+        self.queue = queue
         self._begin = begin
         self._held_up = held_up
         self._failed = failed
@@ -51,14 +52,14 @@ class Slots:
         loop = asyncio.get_running_loop()
         turn_ends = 0
         while True:
-            if not self.queue or self._held_up():
+            attempt = None if self._held_up() else self.queue.take()
+            if attempt is None:
                 waiting = loop.create_future()
                 self._idle.append(waiting)
                 await waiting
                 self._waking = False
                 turn_ends = self._clock.elapsed() + _TURN_NS
                 continue
-            attempt = self.queue.popleft()
             if self.queue and not self._waking:
                 self.wake()
             try:

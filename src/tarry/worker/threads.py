@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from tarry.runtime import Runtime
+from tarry.worker.turns import Turns
 
 T = TypeVar("T", bound=Hashable)
 _AT_ONCE = 4
@@ -18,11 +19,13 @@ class Threads(Generic[T]):
     it within a moment: quick handlers gain nothing from fifty threads taking turns.
     """
 
-    def __init__(self, limit: int, work: Callable[[T], None], runtime: Runtime) -> None:
+    def __init__(
+        self, limit: int, work: Callable[[T], None], queue: Turns[T], runtime: Runtime
+    ) -> None:
         self._limit = limit
         self._work = work
         self._spawn = runtime.spawn
-        self.queue: deque[T] = deque()
+        self.queue = queue
         self._calls = runtime.line()
         self._idle: set[object] = set()
         self._threads: set[object] = set()
@@ -32,7 +35,7 @@ class Threads(Generic[T]):
 
     def put(self, items: list[T]) -> None:
         """Have *items* worked on soon; to be called on the loop."""
-        self.queue.extend(items)
+        self.queue.put(items)
         self._call_in(min(len(items), _AT_ONCE))
 
     def call_more(self) -> bool:
@@ -60,11 +63,7 @@ class Threads(Generic[T]):
             self._idle.discard(me)
             if not go_on:
                 break
-            while True:
-                try:
-                    item = self.queue.popleft()
-                except IndexError:
-                    break
+            while (item := self.queue.take()) is not None:
                 self._busy[item] = me
                 self._work(item)
                 self._busy.pop(item, None)

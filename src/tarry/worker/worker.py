@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 
 from tarry.answers import SettleResult
@@ -40,10 +41,12 @@ from tarry.worker.run import (
 )
 from tarry.worker.slots import Slots
 from tarry.worker.threads import Inbox, Threads
+from tarry.worker.turns import Turns
 
 _NS_PER_MS = 1_000_000
 _STALE_NS = 100 * _NS_PER_MS
 _MORE_SECONDS = 0.001
+_KIND: Callable[[Attempt], str] = attrgetter("handler.kind")
 LOST_SLOTS = 10
 """A worker that lost this many threads to hanging handlers recycles itself."""
 
@@ -94,9 +97,10 @@ class Worker:
             store, self._runtime, self._settled, self._gave_up, self._contact.lost
         )
         self._wakeup = Wakeup()
-        self._threads: Threads[Attempt] = Threads(concurrency, self._run_on_thread, self._runtime)
+        self._threads = Threads(concurrency, self._run_on_thread, self._queue(), self._runtime)
         self._slots = Slots(
             self._attempt,
+            self._queue(),
             held_up=lambda: self._alone is not None,
             failed=self._failed,
             clock=self._clock,
@@ -114,6 +118,9 @@ class Worker:
         self._placed = False
         self.ready = self._runtime.signal()
         self._concurrency = concurrency
+
+    def _queue(self) -> Turns[Attempt]:
+        return Turns(_KIND, self._runtime.lock())
 
     # ---- life
 
@@ -249,23 +256,23 @@ class Worker:
 
     def _take(self, claimed: Claimed, sent: int) -> None:
         """Queue what was claimed: for the slots of the loop, or for the threads."""
-        attempts = []
+        for_slots = []
         for_threads = []
         for lease in claimed.leases:
             handler = self._registry.find(lease.ref.kind)
             assert handler is not None  # noqa: S101 - only kinds with a handler are claimed
             attempt = Attempt(lease, handler, sent)
-            attempts.append(attempt)
             self._room.took(handler)
             if handler.is_async or decide.runs_alone(lease.task):
-                self._slots.queue.append(attempt)
+                for_slots.append(attempt)
             else:
                 for_threads.append(attempt)
-        self._heartbeat.hold(attempts)
+        self._heartbeat.hold(for_slots + for_threads)
         if for_threads:
             self._threads.put(for_threads)
             self._loop.call_later(_MORE_SECONDS, self._call_threads)
-        if self._slots.queue:
+        if for_slots:
+            self._slots.queue.put(for_slots)
             self._slots.wake()
         self._loop.call_later(_STALE_NS / 1e9, self._release_stale)
 
@@ -277,15 +284,13 @@ class Worker:
         """Give back what has not started for too long: others may have room."""
         old = self._clock.elapsed() - _STALE_NS
         for queue in (self._slots.queue, self._threads.queue):
-            while queue and queue[0].claimed <= old:
-                with suppress(IndexError):
-                    self._give_back(queue.popleft())
+            for attempt in queue.drop(lambda waiting: waiting.claimed <= old):
+                self._give_back(attempt)
 
     def _release_queued(self) -> None:
         for queue in (self._slots.queue, self._threads.queue):
-            while queue:
-                with suppress(IndexError):
-                    self._give_back(queue.popleft())
+            for attempt in queue.drop(lambda _: True):
+                self._give_back(attempt)
 
     def _give_back(self, attempt: Attempt) -> None:
         self._released += 1

@@ -4,14 +4,14 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from tarry.answers import CancelResult, Moved, RenewResult, ReviveResult, Scheduled, SettleResult
 from tarry.clock import Clock
 from tarry.lease import Lease
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.redis import wire
-from tarry.stores.redis.exchange import Exchange
+from tarry.stores.redis.exchange import Exchange, Words
 from tarry.stores.redis.layout import CLUSTER_SHARDS, DEFAULT_SHARDS
 from tarry.stores.redis.links import Links
 from tarry.stores.redis.looking import Looking
@@ -100,7 +100,7 @@ class RedisStore(Store):
             call,
             wire.ref_of,
             wire.cancellation_words,
-            read=lambda _refs, reply: wire.cancelled(reply),
+            read=wire.cancelled,
         )
 
     def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
@@ -111,7 +111,7 @@ class RedisStore(Store):
             call,
             wire.settled_ref,
             wire.settlement_words,
-            read=lambda _refs, reply: wire.settled(reply),
+            read=wire.settled,
             durable=False,
         )
 
@@ -123,7 +123,7 @@ class RedisStore(Store):
             str(lease_ms),
             wire.ref_of,
             wire.lease_words,
-            read=lambda _refs, reply: wire.renewed(reply),
+            read=wire.renewed,
             durable=False,
         )
 
@@ -133,23 +133,25 @@ class RedisStore(Store):
         items: Sequence[I],
         call: str,
         ref: Callable[[I], TaskRef],
-        words: Callable[[I], tuple[Any, ...]],
+        say: Callable[[I], tuple[bytes, bytes | str | None]],
         *,
-        read: Callable[[Any, bytes], list[A]],
+        read: Callable[[Sequence[I], bytes], list[A]],
         durable: bool = True,
     ) -> list[A]:
         """Run a script on a batch, cut by shard and into steps no server is blocked by."""
         if len(items) == 1 and self._shards == 1:
-            name_of = ref(items[0])
-            said = (self._now_us(), call, name_of.kind, 1, name_of.key, *words(items[0]))
-            reply = self._exchange.call(name, 0, said, durable=durable)
-            return read((name_of,), reply)
+            whose = ref(items[0])
+            how, word = say(items[0])
+            words: Words = (self._now_us(), call, whose.kind, 1, how, whose.key)
+            if word is not None:
+                words = (*words, word)
+            return read(items, self._exchange.call(name, 0, words, durable=durable))
         answers: list[A] = []
         for start in range(0, len(items), CHUNK):
             step = items[start : start + CHUNK]
             # Each step is a call of its own, and a repeat finds each of them.
             number = call if not call or not start or name == "renew" else f"{call}.{start}"
-            answers += self._step(name, step, number, ref, words, read=read, durable=durable)
+            answers += self._step(name, step, number, ref, say, read=read, durable=durable)
         return answers
 
     def _step(
@@ -158,12 +160,12 @@ class RedisStore(Store):
         items: Sequence[I],
         call: str,
         ref: Callable[[I], TaskRef],
-        words: Callable[[I], tuple[Any, ...]],
+        say: Callable[[I], tuple[bytes, bytes | str | None]],
         *,
-        read: Callable[[Any, bytes], list[A]],
+        read: Callable[[Sequence[I], bytes], list[A]],
         durable: bool,
     ) -> list[A]:
-        parts = wire.parts(items, self._shards, ref, words)
+        parts = wire.parts(items, self._shards, ref, say)
         now = self._now_us()
         calls = [(part.shard, (now, call, *part.words)) for part in parts]
         if len(calls) == 1:
@@ -171,7 +173,7 @@ class RedisStore(Store):
         else:
             replies = self._exchange.calls(name, calls, durable=durable)
         answers = [
-            read((ref(items[place]) for place in part.places), reply)
+            read([items[place] for place in part.places], reply)
             for part, reply in zip(parts, replies, strict=True)
         ]
         return wire.in_order(len(items), parts, answers)

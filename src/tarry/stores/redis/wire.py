@@ -19,7 +19,7 @@ from tarry.answers import (
     SettleResult,
 )
 from tarry.attempt import Dead, Done, Release, Retry, Skip
-from tarry.due import At, By, Due
+from tarry.due import At, By, Due, resolve
 from tarry.lease import Lease
 from tarry.request import Cancellation, DeadRef, Move, OnConflict, Only, Request, Settlement
 from tarry.stores.redis.layout import shard_of
@@ -58,13 +58,16 @@ _ANSWER = Struct(">Bqq")
 _HOW = Struct(">BBq")
 _CARE = Struct(">qqq")
 _MOVE = Struct(">BBqqq")
-_END = Struct(">BBqqq")
+_END = Struct(">qBBqqq")
+_WHICH = Struct(">Bq")
+_ANY = _WHICH.pack(0, 0)
 _TOKEN = Struct(">q")
 _RELATIVE, _MAX_WAIT, _IF_REVISION, _CAREFUL = 1, 2, 4, 8
 _BY, _NOMINAL = 2, 8
-_SUCCESSOR, _PLAINLY_OVER = 2, 4
+_ONE, _ONLY_RUNNING = 1, 2
+_SUCCESSOR, _PLAINLY_OVER, _REASON = 2, 4, 8
+_ALL_NEW = 255
 _DONE, _DEAD, _RETRY, _SNOOZE, _RELEASE = range(5)
-_NOTHING_DUE = 0
 
 
 class Part:
@@ -82,9 +85,12 @@ def parts(
     items: Sequence[I],
     shards: int,
     ref: Callable[[I], TaskRef],
-    words: Callable[[I], tuple[Any, ...]],
+    say: Callable[[I], tuple[bytes, bytes | str | None]],
 ) -> list[Part]:
-    """Cut a batch by shard and kind; each item is told by its key and *words*."""
+    """Cut a batch by shard and kind.
+
+    *say* tells of each item how it is meant, in bytes of a fixed length, and perhaps a word more.
+    """
     groups: dict[tuple[int, str], list[int]] = {}
     refs = [ref(item) for item in items]
     for place, name in enumerate(refs):
@@ -95,11 +101,16 @@ def parts(
         part = by_shard.get(shard)
         if part is None:
             by_shard[shard] = part = Part(shard, [], [])
-        part.places += places
-        part.words += (kind, len(places))
+        hows: list[bytes] = []
+        words: list[bytes | str] = []
         for place in places:
-            part.words.append(refs[place].key)
-            part.words += words(items[place])
+            how, word = say(items[place])
+            hows.append(how)
+            words.append(refs[place].key)
+            if word is not None:
+                words.append(word)
+        part.places += places
+        part.words += (kind, len(places), b"".join(hows), *words)
     return list(by_shard.values())
 
 
@@ -142,26 +153,29 @@ def settled_ref(settlement: Settlement) -> TaskRef:
 
 def request_words(request: Request) -> tuple[bytes, bytes]:
     """Say how a request is to be placed, and its record."""
-    flags, value = _due(request.due)
+    due = request.due
+    if type(due) is At:
+        flags, value = 0, due.instant
+    else:
+        flags, value = _due(due)
     mode = _MODES[request.on_conflict]
-    careful = (
-        request.if_revision is not None
-        or request.max_wait_ms is not None
-        or request.rule
+    if not (
+        request.rule
         or request.nominal
-    )
-    if not careful:
+        or request.if_revision is not None
+        or request.max_wait_ms is not None
+    ):
         return _HOW.pack(flags, mode, value), tail(request)
     flags |= _CAREFUL
     if request.max_wait_ms is not None:
         flags |= _MAX_WAIT
     if request.if_revision is not None:
         flags |= _IF_REVISION
-    more = _CARE.pack(request.max_wait_ms or 0, request.if_revision or 0, request.nominal)
-    return _HOW.pack(flags, mode, value) + more, tail(request)
+    care = _CARE.pack(request.max_wait_ms or 0, request.if_revision or 0, request.nominal)
+    return _HOW.pack(flags, mode, value), care + tail(request)
 
 
-def move_words(move: Move) -> tuple[bytes]:
+def move_words(move: Move) -> tuple[bytes, None]:
     """Say how a task is to be moved."""
     if isinstance(move.due, By):
         flags, value = _BY, move.due.shift_ms
@@ -172,29 +186,34 @@ def move_words(move: Move) -> tuple[bytes]:
     if move.nominal is not None:
         flags |= _NOMINAL
     only = _ONLY[move.only]
-    return (_MOVE.pack(flags, only, value, move.if_revision or 0, move.nominal or 0),)
+    return _MOVE.pack(flags, only, value, move.if_revision or 0, move.nominal or 0), None
 
 
-def cancellation_words(cancellation: Cancellation) -> tuple[str | int]:
+def cancellation_words(cancellation: Cancellation) -> tuple[bytes, None]:
     """Say which revision is to be cancelled."""
     wanted = cancellation.if_revision
-    return ("" if wanted is None else wanted,)
+    if wanted is None and not cancellation.only_running:
+        return _ANY, None
+    flags = (_ONE if wanted is not None else 0) | (
+        _ONLY_RUNNING if cancellation.only_running else 0
+    )
+    return _WHICH.pack(flags, wanted or 0), None
 
 
-def lease_words(lease: Lease) -> tuple[bytes]:
+def lease_words(lease: Lease) -> tuple[bytes, None]:
     """Say which lease is meant."""
-    return (_TOKEN.pack(lease.token),)
+    return _TOKEN.pack(lease.token), None
 
 
-def settlement_words(settlement: Settlement) -> tuple[bytes, bytes, str]:
+def settlement_words(settlement: Settlement) -> tuple[bytes, str | None]:
     """Say how an attempt ended."""
-    outcome, successor, task = settlement.outcome, settlement.successor, settlement.lease.task
-    flags, value = 0, _NOTHING_DUE
+    outcome, successor, lease = settlement.outcome, settlement.successor, settlement.lease
+    flags, value = 0, 0
     match outcome:
         case Done() | Skip():
             number = _DONE
-            if not (successor or task.keep_ms):
-                flags |= _PLAINLY_OVER
+            if not (successor or lease.task.keep_ms):
+                return _END.pack(lease.token, _PLAINLY_OVER, _DONE, 0, 0, 0), None
         case Dead():
             number = _DEAD
         case Release():
@@ -206,8 +225,10 @@ def settlement_words(settlement: Settlement) -> tuple[bytes, bytes, str]:
     if successor is not None:
         flags |= _SUCCESSOR
         due, nominal = successor.due, successor.nominal
-    how = _END.pack(flags, number, value, due, nominal)
-    return _TOKEN.pack(settlement.lease.token), how, outcome.reason
+    reason = outcome.reason or None
+    if reason:
+        flags |= _REASON
+    return _END.pack(lease.token, flags, number, value, due, nominal), reason
 
 
 def _due(due: Due) -> tuple[int, int]:
@@ -219,33 +240,42 @@ def _due(due: Due) -> tuple[int, int]:
 # ---- what the scripts answer
 
 
-def scheduled(refs: Iterator[TaskRef], reply: bytes) -> list[Scheduled]:
+def scheduled(requests: Sequence[Request], reply: bytes) -> list[Scheduled]:
     """Read the answers to a schedule."""
+    status, now, revision = _ANSWER.unpack_from(reply)
+    if status == _ALL_NEW:
+        created = ScheduleStatus.CREATED
+        return [
+            Scheduled(request.ref, resolve(request.due, now), number, created)
+            for number, request in enumerate(requests, revision)
+        ]
     return [
-        Scheduled(ref, due, revision, _SCHEDULED[status])
-        for ref, (status, due, revision) in zip(refs, _ANSWER.iter_unpack(reply), strict=True)
+        Scheduled(request.ref, due, revision, _SCHEDULED[status])
+        for request, (status, due, revision) in zip(
+            requests, _ANSWER.iter_unpack(reply), strict=True
+        )
     ]
 
 
-def moved(refs: Iterator[TaskRef], reply: bytes) -> list[Moved]:
+def moved(moves: Sequence[Move], reply: bytes) -> list[Moved]:
     """Read the answers to a reschedule."""
     return [
-        Moved(ref, due, revision, _MOVED[status])
-        for ref, (status, due, revision) in zip(refs, _ANSWER.iter_unpack(reply), strict=True)
+        Moved(move.ref, due, revision, _MOVED[status])
+        for move, (status, due, revision) in zip(moves, _ANSWER.iter_unpack(reply), strict=True)
     ]
 
 
-def cancelled(reply: bytes) -> list[CancelResult]:
+def cancelled(_items: Sequence[Cancellation], reply: bytes) -> list[CancelResult]:
     """Read the answers to a cancel."""
     return [_CANCELLED[byte] for byte in reply]
 
 
-def renewed(reply: bytes) -> list[RenewResult]:
+def renewed(_items: Sequence[Lease], reply: bytes) -> list[RenewResult]:
     """Read the answers to a renewal."""
     return [_RENEWED[byte] for byte in reply]
 
 
-def settled(reply: bytes) -> list[SettleResult]:
+def settled(_items: Sequence[Settlement], reply: bytes) -> list[SettleResult]:
     """Read the answers to a settlement."""
     return [_SETTLED[byte] for byte in reply]
 

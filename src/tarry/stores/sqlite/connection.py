@@ -115,8 +115,12 @@ class Connections(forking.Forkable):
     def _doubt(self, error: sqlite3.Error) -> None:
         """Tell all who use the file of a sync that may have failed outside of the queue."""
         if is_of_the_disk(error):
-            with suppress(StoreClosedError), self.queued():
-                self.doubt.begin()
+            self.distrust()
+
+    def distrust(self) -> None:
+        """Tell all who use the file that a sync has failed."""
+        with suppress(StoreClosedError), self.queued():
+            self.doubt.begin()
 
     def writing(self, durability: str) -> "_Writing":
         """Lend a connection inside a write transaction, committed at the end of the block."""

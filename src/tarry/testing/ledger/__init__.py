@@ -21,6 +21,7 @@ from tarry.testing.ledger.entries import (
     Started,
     Violation,
 )
+from tarry.testing.ledger.notes import Notes
 
 __all__ = [
     "RULES",
@@ -33,6 +34,7 @@ __all__ = [
     "Failed",
     "Finished",
     "Left",
+    "Notes",
     "Settled",
     "Started",
     "Violation",

@@ -22,7 +22,6 @@ from tarry.clock import SYSTEM, Clock, nap
 from tarry.context import Context
 from tarry.due import In
 from tarry.lease import Lease
-from tarry.outcome.decide import name
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.store import Claimed, Store
 from tarry.task import TaskRef
@@ -31,9 +30,7 @@ from tarry.testing.ledger import (
     Asked,
     Asking,
     Book,
-    Finished,
-    Settled,
-    Started,
+    Notes,
     earliest,
 )
 from tarry.worker.run import Attempt
@@ -79,8 +76,7 @@ class Witness:
         """The store's, where it can be read without asking the store."""
         self.by = by
         self._ops = itertools.count(number * _OPS + 1)
-        self._claims: dict[int, int] = {}
-        self._now = 0
+        self._notes = Notes(book.write, by=by)
         self._page = page
         self._counting = threading.Lock()
 
@@ -168,9 +164,7 @@ class Witness:
             claimed = self._store.claim(
                 kinds, limit=limit, lease_ms=lease_ms, holder=holder, call=call
             )
-        self._book.write(Answered(op=op, status="claimed"))
-        self._now = claimed.now
-        self._claims.update((lease.token, op) for lease in claimed.leases)
+        self._notes.claimed(op, claimed)
         return claimed
 
     def renew(self, leases: Sequence[Lease], *, lease_ms: int) -> list[RenewResult]:
@@ -180,34 +174,15 @@ class Witness:
 
     def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
         """Settle, noted: what was decided, and whether the store took it."""
-        for each in settlements:
-            outcome = each.outcome
-            due = self._earliest(outcome)
-            self._book.write(Finished(token=each.lease.token, outcome=name(outcome), earliest=due))
+        self._notes.finished(settlements, self._earliest)
         with self._under_way():
             answers = self._store.settle(settlements, call=call)
-        for each, answer in zip(settlements, answers, strict=True):
-            self._book.write(
-                Settled(token=each.lease.token, outcome=name(each.outcome), answer=answer.value)
-            )
+        self._notes.settled(settlements, answers)
         return answers
 
     def started(self, ctx: Context, op: int) -> None:
         """Note that a handler begins, with the op in its payload."""
-        self._book.write(
-            Started(
-                ref=str(ctx.ref),
-                revision=ctx.revision,
-                token=ctx.token,
-                attempt=ctx.attempt,
-                lost=ctx.lost,
-                due=ctx.due,
-                now=self._now,
-                by=self.by,
-                claim=self._claims.pop(ctx.token, 0),
-                op=op,
-            )
-        )
+        self._notes.started(ctx, op)
         self.let_go()
 
 

@@ -39,6 +39,7 @@ def simulate(seed: int, bench: Bench = REAL) -> History:
 
 def run(plan: Plan, bench: Bench = REAL) -> History:
     """Run *plan*, drain what is left, and judge what happened."""
+    plan = plan.bare() if bench.bare else plan
     stage = Stage(plan, bench)
     playing(stage)
     found: list[Violation] = []

@@ -4,6 +4,7 @@ A plan is data: it can be written down, cut shorter, and run again.
 """
 
 import msgspec
+from msgspec.structs import replace
 
 KINDS = ("async.work", "plain.work")
 """The kinds of the simulated app: handlers on the loop, and on threads."""
@@ -77,6 +78,15 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is so late is not attempted any more; 0: everything is."""
     steps: tuple[Step, ...] = ()
     faults: tuple[Fault, ...] = ()
+
+    def bare(self) -> "Plan":
+        """Return the plan without what only tarry offers."""
+        steps = tuple(
+            replace(step, named=0, max_wait=0)
+            for step in self.steps
+            if step.kind != SERIES and step.verb != "purge"
+        )
+        return replace(self, steps=steps, declared=None, timeout=0, drop_after=0)
 
     @property
     def quiet(self) -> int:

@@ -58,6 +58,8 @@ class Bench(msgspec.Struct, frozen=True):
     embedded: Capabilities = _EMBEDDED
     relaxed: frozenset[str] = frozenset({"renew", "settle"})
     """What a crash may forget, claims on a file aside."""
+    bare: bool = False
+    """It never promised more than to schedule, move and cancel: plans ask for nothing else."""
 
 
 REAL = Bench()

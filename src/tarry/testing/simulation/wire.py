@@ -183,7 +183,8 @@ class Wire(Store):
         stage = self.stage
         if not limit:
             # Somebody only asks what time it is.
-            return cast("Claimed", self.ask("claim", kinds, limit=0, lease_ms=1, holder=holder))
+            facts = {"limit": 0, "lease_ms": lease_ms, "holder": holder, "call": call}
+            return cast("Claimed", self.ask("claim", kinds, **facts))
         op = stage.claims.get((holder, call))
         if op is None:
             op = stage.next_op()

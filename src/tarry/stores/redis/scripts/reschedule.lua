@@ -1,5 +1,5 @@
 -- reschedule: give waiting revisions a new due. Uses: now calls revisions records heads lives
--- ARGV: clock, call, then for each kind: kind, count, and for each item: key, how.
+-- ARGV: clock, call, then for each kind: kind, count, how (26 bytes an item), and for each item: key.
 --   how: >B B i8 i8 i8: flags (1 relative to now, 2 relative to the due, 4 if_revision, 8 nominal), only (1 earlier, 2 later),
 --   due, if_revision, nominal. Answers >B i8 i8: status, due, revision.
 local ABSENT, RUNNING, CONFLICT, UNCHANGED, MOVED = 0, 1, 2, 3, 4
@@ -21,8 +21,8 @@ local function unwanted(only, due, old)
   return (only == 1 and due >= old) or (only == 2 and due <= old)
 end
 
-local function carefully(kind, key, how)
-  local flags, only, value, wanted, nominal = struct.unpack('>BBi8i8i8', how)
+local function carefully(kind, key, hows, place)
+  local flags, only, value, wanted, nominal = struct.unpack('>BBi8i8i8', hows, place)
   local life = at(kind, key, load(kind, key))
   local old = life.waiting
   if not old then return answer(life.running and RUNNING or ABSENT, 0, 0) end
@@ -51,17 +51,17 @@ end
 
 local place = 3
 while ARGV[place] do
-  local kind, count = ARGV[place], tonumber(ARGV[place + 1])
+  local kind, count, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 2]
   local keys, seen = {}, {}
-  for i = 1, count do keys[i] = ARGV[place + i * 2] end
+  for i = 1, count do keys[i] = ARGV[place + 2 + i] end
   local fronts = redis.call('HMGET', P .. 'b:' .. kind, unpack(keys))
   local tokens = redis.call('HMGET', P .. 't:' .. kind, unpack(keys))
   for i = 1, count do
-    local key, how, front = keys[i], ARGV[place + i * 2 + 1], fronts[i]
-    local flags, only, value, wanted = struct.unpack('>BBi8i8', how)
+    local key, front = keys[i], fronts[i]
+    local flags, only, value, wanted = struct.unpack('>BBi8i8', hows, i * 26 - 25)
     if tokens[i] or not front or seen[key] or flags >= 8 or bit.band(string.byte(front, 35), CANCELLED) ~= 0 then
       flush(kind)
-      carefully(kind, key, how)
+      carefully(kind, key, hows, i * 26 - 25)
     else
       local old, revision = struct.unpack('>i8i8', front)
       local due = target(flags, value, old)
@@ -82,7 +82,7 @@ while ARGV[place] do
     seen[key] = true
   end
   flush(kind)
-  place = place + 2 + count * 2
+  place = place + 3 + count
 end
 keep_drawn()
 refresh()

@@ -1,7 +1,8 @@
 -- settle: record outcomes and end leases. Uses: freeing now calls revisions records heads lives
--- ARGV: clock, call, then for each kind: kind, count, and for each item: key, token, how, reason.
---   how: >B B i8 i8 i8: flags (1 relative due, 2 successor, 4 plainly over: nothing is kept or placed), outcome
---   (0 done, 1 dead, 2 retry, 3 snooze, 4 release), due, successor's due, successor's nominal. Answers one byte each.
+-- ARGV: clock, call, then for each kind: kind, count, how (34 bytes an item), and for each item: key, and its reason if it has one.
+--   how: token (8 bytes), >B B i8 i8 i8: flags (1 relative due, 2 successor, 4 plainly over: nothing is kept or placed, 8 has a
+--   reason), outcome (0 done, 1 dead, 2 retry, 3 snooze, 4 release), due, successor's due, successor's nominal.
+-- Answers one byte each.
 local SETTLED, SUPERSEDED, LEASE_LOST = '\0', '\1', '\2'
 local DONE, DEAD, RETRY, SNOOZE, RELEASE = 0, 1, 2, 3, 4
 
@@ -29,10 +30,10 @@ local function successor(record, due, nominal)
   return new
 end
 
-local function carefully(kind, key, token, how, reason)
+local function carefully(kind, key, hows, place, reason)
   local life = load(kind, key)
-  if not life.token or string.sub(life.token, 1, 8) ~= token then return LEASE_LOST end
-  local flags, outcome, value, next_due, nominal = struct.unpack('>BBi8i8i8', how)
+  if not life.token or string.sub(life.token, 1, 8) ~= string.sub(hows, place, place + 7) then return LEASE_LOST end
+  local flags, outcome, value, next_due, nominal = struct.unpack('>BBi8i8i8', hows, place + 8)
   local cancelled = #life.token > 8
   if outcome == DONE then
     ended('K', kind, key, tried(life.running), reason, false)
@@ -68,25 +69,32 @@ end
 
 local place = 3
 while ARGV[place] do
-  local kind, count = ARGV[place], tonumber(ARGV[place + 1])
-  local keys, seen = {}, {}
-  for i = 1, count do keys[i] = ARGV[place + i * 4 - 2] end
+  local kind, count, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 2]
+  local keys, reasons, seen = {}, {}, {}
+  place = place + 3
+  for i = 1, count do
+    keys[i] = ARGV[place]
+    place = place + 1
+    if string.byte(hows, i * 34 - 25) >= 8 then
+      reasons[i] = ARGV[place]
+      place = place + 1
+    end
+  end
   local tokens = redis.call('HMGET', P .. 't:' .. kind, unpack(keys))
   local behind = redis.call('EXISTS', P .. 'n:' .. kind) == 1
   for i = 1, count do
-    local item = place + i * 4 - 2
-    local key, token, how = keys[i], ARGV[item + 1], ARGV[item + 2]
-    if tokens[i] == token and bit.band(string.byte(how), 4) ~= 0 and not behind and not seen[key] then
+    local key, how = keys[i], i * 34 - 33
+    if tokens[i] == string.sub(hows, how, how + 7) and bit.band(string.byte(hows, how + 8), 4) ~= 0
+        and not behind and not seen[key] then
       gone[#gone + 1] = key
       answers[#answers + 1] = SETTLED
     else
       flush(kind)
-      answers[#answers + 1] = carefully(kind, key, token, how, ARGV[item + 3])
+      answers[#answers + 1] = carefully(kind, key, hows, how, reasons[i] or '')
     end
     seen[key] = true
   end
   flush(kind)
-  place = place + 2 + count * 4
 end
 
 -- History that was kept long enough is forgotten, a few records with each settlement.

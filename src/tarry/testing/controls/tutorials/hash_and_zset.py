@@ -91,6 +91,7 @@ HASH_AND_ZSET = Control(
     bench=Bench(
         store=_Redis,  # type: ignore[arg-type]
         wire=_Wire,
+        bare=True,
         networked=AS_TAUGHT,
         embedded=AS_TAUGHT,
     ),

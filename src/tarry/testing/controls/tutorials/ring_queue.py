@@ -177,6 +177,7 @@ RING_QUEUE = Control(
     bench=Bench(
         store=_House,  # type: ignore[arg-type]
         wire=_Wire,
+        bare=True,
         networked=_IN_MEMORY,
         embedded=_IN_MEMORY,
     ),

@@ -96,6 +96,7 @@ ZSET_TO_SET = Control(
     bench=Bench(
         store=_Redis,  # type: ignore[arg-type]
         wire=_Wire,
+        bare=True,
         networked=AS_TAUGHT,
         embedded=AS_TAUGHT,
     ),
