@@ -28,6 +28,10 @@ def due_now(world: World, key: str = REF.key) -> None:
     world.direct.schedule([Request(TaskRef(KIND, key), In(0))])
 
 
+def outcomes(works: Works) -> list[str]:
+    return [event.outcome for event in works.of(AttemptEnded)]
+
+
 def test_claim(hit: Hit) -> None:
     for world in hit("claim"):
         due_now(world)
