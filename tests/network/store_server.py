@@ -5,7 +5,7 @@ import socket
 import socketserver
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,8 @@ class StoreServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(
-        self, port: int, clock: Clock | None = None, *, forgets: Collection[str] = ()
-    ) -> None:
+    def __init__(self, port: int, clock: Clock | None = None) -> None:
         super().__init__(("127.0.0.1", port), _Connection)
-        self._forgets = forgets
         self.begin(clock)
 
     def begin(self, clock: Clock | None) -> None:
@@ -52,9 +49,6 @@ class StoreServer(socketserver.ThreadingTCPServer):
         """Do what a request asks for."""
         if verb == "served":
             return self.executed[f"{namespace} {args[0]}"]
-        if verb in self._forgets:
-            # The planted bug: every try acts, as on a medium that does not remember calls.
-            options.pop("call", None)
         act: Callable[..., Any] = getattr(self.store(namespace), verb)
         answer = act(*args, **options)
         self.executed[f"{namespace} {verb}"] += 1
@@ -103,5 +97,4 @@ class _Connection(socketserver.BaseRequestHandler):
 
 
 if __name__ == "__main__":
-    _, port, *verbs = sys.argv
-    StoreServer(int(port), forgets=verbs).serve_forever()
+    StoreServer(int(sys.argv[1])).serve_forever()

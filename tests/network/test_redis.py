@@ -2,11 +2,24 @@
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from itertools import count
+from threading import Barrier
 
 import pytest
+from tests.network.media import RedisMedium
 from tests.network.servers import HOST, LIMIT, Server, redis, until
+from tests.network.world import KIND, World
 
+from tarry.due import In
+from tarry.errors import StoreUnavailableError
+from tarry.lease import Lease
+from tarry.request import Request
+from tarry.stores.redis.layout import shard_of
+from tarry.stores.redis.store import RedisStore
+from tarry.stores.redis.url import parse
+from tarry.task import TaskRef
 from tarry.testing.proxy import Coverage, Phase, Proxy
 
 pytestmark = pytest.mark.medium("redis")
@@ -258,3 +271,56 @@ def test_a_server_that_is_frozen_executes_what_was_sent_meanwhile(
             server.go_on()
 
     until(lambda: counter(direct) == 1, "the late request is executed")
+
+
+def test_one_call_finds_out_that_all_idle_connections_are_broken(
+    server: Server, direct: Resp
+) -> None:
+    store = RedisStore(parse(f"redis://{HOST}:{server.port}"), namespace="idle")
+    callers = 32
+    together = Barrier(callers)
+    with closing(store):
+        links = store._links
+
+        def ask(_number: int) -> None:
+            link = links.take((HOST, server.port))
+            together.wait(LIMIT)
+            links.give(link)
+
+        with ThreadPoolExecutor(callers) as pool:
+            list(pool.map(ask, range(callers)))
+        direct.say("CLIENT", "KILL", "TYPE", "normal")
+
+        with pytest.raises(StoreUnavailableError):
+            store.get([TaskRef("any", "1")])
+        assert store.get([TaskRef("any", "1")]) == [None]
+
+
+def test_a_second_round_of_a_claim_that_comes_late_takes_nothing(server: Server) -> None:
+    medium = RedisMedium(server, "&shards=4")
+    medium.listen()
+    rounds = count(1)
+
+    def is_second_round(request: bytes) -> bool:
+        return medium.verb_of(request) == "claim" and next(rounds) == 2
+
+    with closing(World(medium, "rounds")) as world:
+        # All in one shard: what the first round finds there is not all there is room for.
+        refs = [ref for ref in map(_numbered, range(60)) if shard_of(ref, 4) == 0]
+        world.direct.schedule([Request(ref, In(0)) for ref in refs])
+        world.proxy.arm(Phase.DELAY_REQUEST, ms=800, only=is_second_round)
+
+        def claim() -> list[Lease]:
+            return world.store.claim([KIND], limit=8, lease_ms=30_000, holder="w", call=1).leases
+
+        with pytest.raises(StoreUnavailableError):
+            claim()
+        leases = claim()
+        until(lambda: world.served("claim") == 4 + 1 + 4, "the late round arrives")
+
+        assert len(leases) == 2
+        assert world.left().leased == len(leases)
+
+
+def _numbered(number: int) -> TaskRef:
+    return TaskRef(KIND, str(number))

