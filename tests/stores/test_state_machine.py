@@ -7,9 +7,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-import tests.network.servers as servers
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.network import servers
 
 from tarry.answers import RenewResult
 from tarry.lease import Lease
