@@ -5,9 +5,9 @@ script finds the tasks of a kind side by side.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress, repeat
+from itertools import compress, count, repeat
 from struct import Struct
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from tarry.answers import (
     CancelResult,
@@ -24,7 +24,7 @@ from tarry.due import At, By, Due, resolve
 from tarry.lease import Lease
 from tarry.request import Cancellation, DeadRef, Move, OnConflict, Only, Request, Settlement
 from tarry.stores.redis.layout import shard_of
-from tarry.stores.redis.records import lease_of, tail
+from tarry.stores.redis.records import fixed_tail, later_tail, lease_of
 from tarry.task import TaskRef
 
 I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
@@ -77,9 +77,9 @@ class Verb(NamedTuple, Generic[I]):
     ref: Callable[[I], TaskRef]
     is_plain: Callable[[I], bool]
     """Whether an item needs nothing looked at: plain ones of a kind are told together, in short."""
-    say: Callable[[Sequence[I], bool], Words]
+    say: Callable[[Sequence[I], bool, int], Words]
     """Returns what is said of items of one kind, behind its name and their number: in short, if all
-    are plain and no key comes twice."""
+    are plain and no key comes twice. Told last is how many items of the shard came before."""
 
 
 class Part:
@@ -98,7 +98,7 @@ def parts(items: Sequence[I], shards: int, verb: Verb[I]) -> list[Part]:
     ref = verb.ref
     if len(items) == 1:
         name = ref(items[0])
-        words = [name.kind, 1, *verb.say(items, verb.is_plain(items[0]))]
+        words = [name.kind, 1, *verb.say(items, verb.is_plain(items[0]), 0)]
         return [Part(shard_of(name, shards) if shards > 1 else 0, [0], words)]
     groups: dict[tuple[int, str], list[int]] = {}
     refs = [ref(item) for item in items]
@@ -112,9 +112,9 @@ def parts(items: Sequence[I], shards: int, verb: Verb[I]) -> list[Part]:
     for (shard, kind), places in groups.items():
         part = by_shard.setdefault(shard, Part(shard, [], []))
         for some, plain in _sorted(items, refs, places, verb):
-            part.places += some
             told = items if len(some) == len(items) else [items[place] for place in some]
-            part.words += (kind, len(some), *verb.say(told, plain))
+            part.words += (kind, len(some), *verb.say(told, plain, len(part.places)))
+            part.places += some
     return list(by_shard.values())
 
 
@@ -179,16 +179,24 @@ def _is_plain_request(request: Request) -> bool:
     )
 
 
-def _say_requests(requests: Sequence[Request], plain: bool) -> Words:  # noqa: FBT001 - see Verb
+def _say_requests(requests: Sequence[Request], plain: bool, before: int) -> Words:  # noqa: FBT001 - see Verb
     keeps = int(any(request.keep_ms for request in requests))
-    dues = [_due_text(request.due) for request in requests]
+    keys = _keys(requests)
     if plain:
         modes = [_MODES[request.on_conflict] for request in requests]
         hows = b"".join(bytes((0, mode)) for mode in modes) if any(modes) else b""
-        return [1, keeps, hows, *_keys(requests), *dues, *map(tail, requests)]
+        dues = [r.due.instant if isinstance(r.due, At) else None for r in requests]
+        if None not in dues:
+            fixed = cast("list[int]", dues)
+            tails = map(fixed_tail, fixed, count(before), requests)
+            return [1, keeps, hows, min(fixed), max(fixed), *keys, *map(str, fixed), *tails]
+        tails = map(later_tail, count(before), requests)
+        texts = [_due_text(request.due) for request in requests]
+        return [1, keeps, hows, b"", b"", *keys, *texts, *tails]
     hows = b"".join(bytes((_care_flags(each), _MODES[each.on_conflict])) for each in requests)
-    tails = [_care(request) + tail(request) for request in requests]
-    return [0, keeps, hows, *_keys(requests), *dues, *tails]
+    careful = [_care(request) + later_tail(0, request) for request in requests]
+    texts = [_due_text(request.due) for request in requests]
+    return [0, keeps, hows, b"", b"", *keys, *texts, *careful]
 
 
 def _due_text(due: Due) -> str:
@@ -212,7 +220,7 @@ def _care(request: Request) -> bytes:
     return _CARE.pack(request.max_wait_ms or 0, request.if_revision or 0, request.nominal)
 
 
-def _say_moves(moves: Sequence[Move], distinct: bool) -> Words:  # noqa: FBT001 - see Verb
+def _say_moves(moves: Sequence[Move], distinct: bool, _before: int) -> Words:  # noqa: FBT001 - see Verb
     return [int(distinct), b"".join(map(_move, moves)), *_keys(moves)]
 
 
@@ -232,6 +240,7 @@ def _move(move: Move) -> bytes:
 def _say_cancellations(
     cancellations: Sequence[Cancellation],
     plain: bool,  # noqa: FBT001 - see Verb
+    _before: int,
 ) -> Words:
     return [b"" if plain else b"".join(map(_which, cancellations)), *_keys(cancellations)]
 
@@ -244,7 +253,7 @@ def _which(cancellation: Cancellation) -> bytes:
     return _WHICH.pack(flags, wanted or 0)
 
 
-def _say_leases(leases: Sequence[Lease], _plain: bool) -> Words:  # noqa: FBT001 - see Verb
+def _say_leases(leases: Sequence[Lease], _plain: bool, _before: int) -> Words:  # noqa: FBT001 - see Verb
     return [b"".join(_TOKEN.pack(lease.token) for lease in leases), *_keys(leases)]
 
 
@@ -257,7 +266,7 @@ def _is_plainly_over(settlement: Settlement) -> bool:
     )
 
 
-def _say_settlements(settlements: Sequence[Settlement], plain: bool) -> Words:  # noqa: FBT001 - see Verb
+def _say_settlements(settlements: Sequence[Settlement], plain: bool, _before: int) -> Words:  # noqa: FBT001 - see Verb
     tokens = b"".join([_TOKEN.pack(each.lease.token) for each in settlements])
     keys = [each.lease.task.ref.key for each in settlements]
     if plain:

@@ -156,7 +156,7 @@ for _, kind in ipairs(lanes) do
       local mark = string.sub(marks, index * 8 - 7, index * 8)
       ends[i * 2 - 1], ends[i * 2] = expires, key
       -- An occurrence of a declared series that was cancelled is handed out marked.
-      if string.byte(records[i], 35) % 4 >= CANCELLED then mark = mark .. 'c' end
+      if string.byte(records[i], FLAGS) % 4 >= CANCELLED then mark = mark .. 'c' end
       tokens[i * 2 - 1], tokens[i * 2] = key, mark
     end
     redis.call('ZREMRANGEBYRANK', P .. 'd:' .. kind, 0, #keys - 1)

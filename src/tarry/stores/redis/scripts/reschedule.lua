@@ -31,7 +31,7 @@ local function carefully(kind, key, flags, only, value, wanted, nominal)
 end
 
 local text, pack, unpack_how, byte = string.format, struct.pack, struct.unpack, string.byte
-local answers = {}
+local answers, _ = {}, nil
 local place = 3
 while ARGV[place] do
   local kind, count, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 3]
@@ -44,17 +44,18 @@ while ARGV[place] do
       tokens = redis.call('HMGET', P .. 't:' .. kind, unpack(ARGV, keys + 1, last))
     end
   end
-  -- Plain waiting revisions, which are most, are written together: the first 16 bytes of a record are what changes.
+  -- Plain waiting revisions, which are most, are written together: of their records only the beginning changes.
   local bodies, scores, size, first = {}, {}, 0, nil
   for i = 1, count do
     local key, front = ARGV[keys + i], fronts[i]
     local flags, only, value, wanted, nominal = unpack_how('>BBi8i8i8', hows, i * 26 - 25)
     local status, due, revision
-    if not front or tokens[i] or flags >= 8 or byte(front, 35) % 4 >= CANCELLED then
+    if not front or tokens[i] or flags >= 8 or byte(front, FLAGS) % 4 >= CANCELLED then
       status, due, revision = carefully(kind, key, flags, only, value, wanted, nominal)
     else
-      local old
-      old, revision = unpack_how('>i8i8', front)
+      local old, number
+      revision, _, old, number = unpack_how('>i8i8i8I2', front)
+      revision = revision + number
       due = target(flags, value, old)
       if bit.band(flags, 4) ~= 0 and revision ~= wanted then
         status, due = CONFLICT, old
@@ -62,7 +63,7 @@ while ARGV[place] do
         status, due = UNCHANGED, old
       else
         status, revision, size = MOVED, draw(), size + 2
-        bodies[size - 1], bodies[size] = key, pack('>i8i8c0', due, revision, string.sub(front, 17))
+        bodies[size - 1], bodies[size] = key, pack('>i8', revision) .. string.sub(front, 9, 16) .. pack('>i8I2', due, 0) .. string.sub(front, 27)
         scores[size - 1], scores[size] = text('%d', due), key
         if not first or due < first then first = due end
       end

@@ -1,8 +1,10 @@
 -- schedule: place each request in its ref's waiting slot. Uses: now calls revisions records heads lives
 -- ARGV: clock, call, then for each kind: kind, count, plain (1 if none needs care, and no key comes twice), keeps (1 if history is kept
---   of some), how (2 bytes an item; empty where all are 0), then all keys, all dues (+ before one from now on), all tails.
+--   of some), how (2 bytes an item; empty where all are 0), first and last due (empty unless all are plain and fixed), then all keys, all
+--   dues (+ before one from now on), all tails.
 --   how: flags (2 max_wait, 4 if_revision, 8 needs care), mode
---   tail: the record from `attempt` on; with care before that >i8 i8 i8: max_wait_ms, if_revision, nominal
+--   tail: the record from `place` on, from `due` on where first and last are given; with care before that >i8 i8 i8: max_wait_ms,
+--   if_revision, nominal
 --   k: SET of the kinds that ever kept history; a cancel need not look at the records of any other
 -- Answers >B i8 i8: status, due, revision, in the order asked; or, where all were new, ALL_NEW, now and the first revision:
 -- the others follow it one by one, and each due is what was asked for, from now on.
@@ -15,22 +17,16 @@ if known then return known end
 
 local text, pack, byte = string.format, struct.pack, string.byte
 
--- A due as a number, and as the text of a score.
+-- A due as a number, as the text of a score, and as it stands in a record.
 local later = {}
 local function due_of(asked)
-  if byte(asked) == PLUS then
-    local due = later[asked]
-    if not due then
-      due = resolve(true, tonumber(asked))
-      later[asked] = due
-      later[due] = text('%d', due)
-    end
-    return due, later[due]
+  local known = later[asked]
+  if not known then
+    local due = resolve(byte(asked) == PLUS, tonumber(asked))
+    known = {due, text('%d', due), pack('>i8', due)}
+    later[asked] = known
   end
-  local due = tonumber(asked)
-  if due >= now and due <= LAST then return due, asked end
-  due = resolve(false, due)
-  return due, text('%d', due)
+  return known[1], known[2], known[3]
 end
 
 local function carefully(kind, key, asked, flags, mode, tail)
@@ -52,7 +48,8 @@ local function carefully(kind, key, asked, flags, mode, tail)
     if bit.band(flags, 2) ~= 0 then due = math.min(due, old.created + max_wait) end
     due, created = math.max(old.due, due), old.created
   end
-  local new = open(pack('>i8i8i8', due, draw(), created) .. tail)
+  local new = open(pack('>i8i8i8', 0, created, due) .. tail)
+  new.revision = draw()
   new.nominal = nominal
   if new.rule ~= '' and nominal == 0 then new.nominal = due end
   local before = old or life.running
@@ -64,30 +61,33 @@ local function carefully(kind, key, asked, flags, mode, tail)
 end
 
 -- New refs, which are most, are written together; what is answered of them is their dues, in `answers`.
-local answers, all_new, first_revision = {}, true, nil
+local answers, all_new = {}, true
 
-local function place_new(kind, count, keys, dues, tails)
-  local bodies, scores, first, at_answer = {}, {}, nil, #answers
+local function place_new(kind, count, fixed, keys, dues, tails)
+  local bodies, scores, size = {}, {}, #answers
+  local head, earliest = pack('>i8i8', first_of(), now), fixed
   for i = 1, count do
-    local key, due, score = ARGV[keys + i], due_of(ARGV[dues + i])
-    local revision = draw()
-    bodies[i * 2 - 1], bodies[i * 2] = key, pack('>i8i8i8c0', due, revision, now, ARGV[tails + i])
-    scores[i * 2 - 1], scores[i * 2] = score, key
-    answers[at_answer + i] = due
-    if not first or due < first then first = due end
-    first_revision = first_revision or revision
+    local key, asked, tail = ARGV[keys + i], ARGV[dues + i], ARGV[tails + i]
+    bodies[i * 2 - 1], scores[i * 2] = key, key
+    if fixed then
+      bodies[i * 2], scores[i * 2 - 1], answers[size + i] = head .. tail, asked, asked
+    else
+      local due, score, packed = due_of(asked)
+      bodies[i * 2], scores[i * 2 - 1], answers[size + i] = head .. packed .. tail, score, due
+      if not earliest or due < earliest then earliest = due end
+    end
   end
   local lane = touch(kind)
   redis.call('HSET', P .. 'b:' .. kind, unpack(bodies))
   redis.call('ZADD', P .. 'd:' .. kind, unpack(scores))
-  news(kind, first)
-  if not lane.paused and (not lane.head or first < lane.head) then
-    redis.call('ZADD', P .. 'h', text('%d', first), kind)
+  news(kind, earliest)
+  if not lane.paused and (not lane.head or earliest < lane.head) then
+    redis.call('ZADD', P .. 'h', text('%d', earliest), kind)
   end
 end
 
 local function in_full()
-  for i = 1, #answers do answers[i] = pack('>Bi8i8', CREATED, answers[i], first_revision + i - 1) end
+  for i = 1, #answers do answers[i] = pack('>Bi8i8', CREATED, tonumber(answers[i]), first_of() + i - 1) end
   all_new = false
 end
 
@@ -101,25 +101,28 @@ end
 local place = 3
 while ARGV[place] do
   local kind, count, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 4]
-  local keys = place + 4
+  local low, high = tonumber(ARGV[place + 5]), tonumber(ARGV[place + 6])
+  local keys = place + 6
   local dues, tails = keys + count, keys + count * 2
   if ARGV[place + 3] == '1' then redis.call('SADD', P .. 'k', kind) end
   local there = redis.call('HMGET', P .. 'b:' .. kind, unpack(ARGV, keys + 1, dues))
-  if all_new and ARGV[place + 2] == '1' and not any(there, count) then
-    place_new(kind, count, keys, dues, tails)
+  local fixed = low and low >= now and high <= LAST
+  if all_new and ARGV[place + 2] == '1' and (fixed or not low) and not any(there, count) then
+    place_new(kind, count, fixed and low, keys, dues, tails)
   else
     if all_new then in_full() end
     for i = 1, count do
-      local flags, mode = 0, 0
+      local flags, mode, tail = 0, 0, ARGV[tails + i]
       if hows ~= '' then flags, mode = byte(hows, i * 2 - 1, i * 2) end
-      answers[#answers + 1] = pack('>Bi8i8', carefully(kind, ARGV[keys + i], ARGV[dues + i], flags, mode, ARGV[tails + i]))
+      if low then tail = string.sub(tail, 9) end
+      answers[#answers + 1] = pack('>Bi8i8', carefully(kind, ARGV[keys + i], ARGV[dues + i], flags, mode, tail))
     end
   end
   place = tails + count + 1
 end
 if all_new then
   wake()
-  return remember(pack('>Bi8i8', ALL_NEW, now, first_revision))
+  return remember(pack('>Bi8i8', ALL_NEW, now, first_of()))
 end
 refresh()
 wake()
