@@ -1,7 +1,6 @@
 """The Redis store: one server, Sentinel or Cluster; one Lua script per verb."""
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple, TypeVar
@@ -71,7 +70,6 @@ class RedisStore(Store):
         self._looking = Looking(self._exchange, self._shards, self._now_us)
         self._wakeups = Wakeups(place, namespace, self._shards, self._links, self._exchange.servers)
         self._turns = count()
-        self._lock = threading.Lock()
 
     def _now_us(self) -> str | int:
         """Return what stands in for the server's clock, empty where nothing does."""
@@ -186,8 +184,9 @@ class RedisStore(Store):
         claims = _Claims(self._exchange, self._now_us(), kinds, lease_ms, holder, call, turn)
         answers = claims.ask(even(limit, self._shards, turn), 1)
         left = {shard: answer.left for shard, answer in answers.items() if answer.left}
-        if left and not any(answer.repeated for answer in answers.values()):
-            answers |= claims.ask(filled(limit - len(claims.leases), left), 2)
+        rest = limit - len(claims.leases)
+        if left and rest > 0 and not any(answer.repeated for answer in answers.values()):
+            answers |= claims.ask(filled(rest, left), 2)
         # The earliest clock: a shard whose server is ahead must not make a worker early.
         now_us = min(answer.now_us for answer in answers.values())
         dues = [answer.next_due for answer in answers.values() if answer.next_due is not None]
