@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from redis import Redis
+from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.exceptions import RedisError
+from redis.retry import Retry
 from tests.network.servers import HOST, Server, needed, reserved, until
 
 from tarry.stores.redis.layout import prefix
@@ -25,7 +27,14 @@ _KEPT = ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]
 
 def say(port: int, *words: str | int) -> Any:
     """Say one command to the server at *port* and return its reply as text."""
-    client: Any = Redis(host=HOST, port=port, socket_timeout=5, decode_responses=True, protocol=2)
+    client: Any = Redis(
+        host=HOST,
+        port=port,
+        socket_timeout=5,
+        decode_responses=True,
+        protocol=2,
+        retry=Retry(NoBackoff(), 0),
+    )
     # As it was said: the driver makes something else of some replies.
     client.response_callbacks.clear()
     with closing(client):
@@ -260,7 +269,7 @@ class Cluster(Ensemble):
         until(healed, "the cluster is whole", 60)
 
     @contextmanager
-    def moving(self, slot: int, to: Server) -> Iterator[Callable[[], None]]:
+    def moving(self, slot: int, to: Server) -> Iterator[Callable[..., None]]:
         """Open *slot* for a move to the node *to*; yields what moves some of its keys."""
         source = self.owner(slot)
         names = {port: say(port, "CLUSTER", "MYID") for port in (source.port, to.port)}
