@@ -151,22 +151,28 @@ class Watched(Ensemble):
         hosts = ",".join(f"{HOST}:{sentinel.port}" for sentinel in self.sentinels)
         return f"redis+sentinel://{hosts}/{SERVICE}"
 
-    def primary(self) -> Server:
-        """Return the server that the sentinels name as the primary."""
-        _, port = say(self.sentinels[0].port, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
-        return self.at(int(port))
+    def primary(self) -> Server | None:
+        """Return the server that all sentinels name as the primary."""
+        named = {
+            tuple(asked(each.port, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE) or ("", 0))
+            for each in self.sentinels
+        }
+        return self.at(int(named.pop()[1])) if len(named) == 1 else None
+
+    def take_over(self) -> Server:
+        """Kill the primary and wait until a replica has taken over; returns who was killed."""
+        victim = self.primary()
+        assert victim is not None
+        victim.kill()
+        until(lambda: self.primary() not in {None, victim}, "a replica takes over", 60)
+        return victim
 
     def heal(self) -> None:
         """Wait until there is a primary, followed by all others, and all sentinels agree on it."""
 
         def healed() -> bool:
-            named = [
-                asked(each.port, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
-                for each in self.sentinels
-            ]
-            if None in named or len({port for _, port in named}) != 1:
-                return False
-            told = info(int(named[0][1]))
+            primary = self.primary()
+            told = info(primary.port) if primary else {}
             return told.get("role") == "master" and told.get("connected_slaves") == "2"
 
         until(healed, "a primary and two replicas", 60)

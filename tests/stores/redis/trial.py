@@ -44,7 +44,7 @@ class Trial:
             return deed(ctx)
 
     @contextmanager
-    def running(self, lease: str = "3s") -> Iterator[None]:
+    def running(self, lease: str = "20s") -> Iterator[None]:
         """Let producers and a worker work meanwhile; afterwards everything has its attempt."""
         producers = [
             Producer(self.app.client, self.ledger, number, _MANY) for number in range(PRODUCERS)
