@@ -1,10 +1,12 @@
 """taskiq's side of the comparison: taskiq-redis, with worker and scheduler on one loop.
 
 Tuned in its favour: the schedule is read every second (its least; default 60), 100 tasks at once,
-no results, uvloop.
+no results, uvloop; the source that keeps a key per task, although it is deprecated: with the one
+that keeps lists, 4 of 1,000 due tasks had started after ten seconds.
 """
 
 import asyncio
+import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,7 +32,8 @@ class TaskiqSide:
         url = f"redis://127.0.0.1:{(folder / 'port').read_text()}"
         self._loop = uvloop.new_event_loop()
         self._broker = RedisStreamBroker(url)
-        self._source = RedisScheduleSource(url)
+        with warnings.catch_warnings(action="ignore"):
+            self._source = RedisScheduleSource(url)
 
         async def bench(n: int) -> None:
             mark(n)

@@ -11,13 +11,14 @@ import itertools
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import Any, cast
 
 import above  # noqa: F401 - for the next imports
 import measure
 from raw import LEASE_MS, RawCommands
 from redis_server import RedisServer, serving
+from used import Used
 
 from tarry.api.function import TaskFunction
 from tarry.attempt import Done
@@ -78,6 +79,7 @@ def single(server: RedisServer, options: argparse.Namespace, report: measure.Rep
         closing(connect(server.url, namespace="store")) as store,
         closing(ScriptCalls(server)) as calls,
     ):
+        used = {"tarry": Used(server), "script": calls.used}
         task, numbers, ids = _task(app), itertools.count(), itertools.count()
 
         def below(n: int) -> None:
@@ -86,7 +88,7 @@ def single(server: RedisServer, options: argparse.Namespace, report: measure.Rep
 
         now = measure.now_ms() + measure.HOUR_MS
         sides: dict[str, measure.Side] = {
-            "tarry": _timed(lambda n: task.schedule("1h", n), numbers),
+            "tarry": _timed(lambda n: task.schedule("1h", n), numbers, used["tarry"]),
             "script": calls,
             "store": _timed(below, ids),
         }
@@ -94,6 +96,7 @@ def single(server: RedisServer, options: argparse.Namespace, report: measure.Rep
         report.add("schedule", statistics.median(rates["tarry"]))
         tell(report, "schedule", rates, "script", "≥ 130 %")
         tell(report, "schedule", rates, "store", "")
+        tell_costs(report, "schedule", used, "script", options.operations * (options.rounds + 1))
         changes: dict[str, Callable[[int], object]] = {
             "reschedule": lambda n: task.reschedule("2h", n),
             "cancel": task.cancel,
@@ -114,12 +117,13 @@ class ScriptCalls:
 
     def __init__(self, server: RedisServer) -> None:
         self._client = server.client()
-        self._store: Any = connect(server.url, namespace="script")
+        self._store = cast("Any", connect(server.url, namespace="script"))
         self._script = self._client.register_script(script("schedule", clustered=False).source)
         name = prefix("script", 0)
         self._keys = [name, f"{name}!"]
         self._numbers = itertools.count()
         self._heard: list[Any] = []
+        self.used = Used(server)
         self._store._exchange.call = self._hear  # noqa: SLF001 - nothing else has the words
 
     def _hear(self, name: str, shard: int, words: Sequence[Any], **_: object) -> bytes:
@@ -138,23 +142,27 @@ class ScriptCalls:
             request = Request(TaskRef(measure.KIND, str(n)), due, b'{"n":%d}' % n)
             with suppress(HeardError):
                 self._store.schedule([request], call=f"{n:024x}")
-        began = time.perf_counter()
-        for words in self._heard:
-            self._script(keys=self._keys, args=words)
-        return time.perf_counter() - began
+        with self.used:
+            began = time.perf_counter()
+            for words in self._heard:
+                self._script(keys=self._keys, args=words)
+            return time.perf_counter() - began
 
 
 class HeardError(Exception):
     """A call was taken down instead of being made."""
 
 
-def _timed(call: Callable[[int], object], numbers: Iterator[int]) -> measure.Side:
+def _timed(
+    call: Callable[[int], object], numbers: Iterator[int], used: Used | None = None
+) -> measure.Side:
     def side(operations: int) -> float:
         some = list(itertools.islice(numbers, operations))
-        began = time.perf_counter()
-        for n in some:
-            call(n)
-        return time.perf_counter() - began
+        with used or nullcontext():
+            began = time.perf_counter()
+            for n in some:
+                call(n)
+            return time.perf_counter() - began
 
     return side
 
@@ -205,7 +213,10 @@ def many(server: RedisServer, options: argparse.Namespace, report: measure.Repor
     report.note("schedule_many")
     beginning = options.waiting
     with measure.app_on(server.url) as app, closing(RawCommands(server.port)) as raw:
-        task, used = _task(app), {"tarry": ServerClock(server), "raw": ServerClock(server)}
+        task, used = (
+            _task(app),
+            {"tarry": Used(server), "raw": Used(server)},
+        )
         numbers, ids = itertools.count(beginning), itertools.count(beginning)
 
         def tarry(operations: int) -> float:
@@ -228,7 +239,7 @@ def many(server: RedisServer, options: argparse.Namespace, report: measure.Repor
         )
         report.add("schedule_many", statistics.median(rates["tarry"]), "/s", "≥ 80,000/s")
         tell(report, "schedule_many", rates, "raw", "≥ 65 %")
-        _tell_server(report, "schedule_many", used, options)
+        tell_costs(report, "schedule_many", used, "raw", options.batch * (options.rounds + 1))
         began = time.perf_counter()
         app.schedule_many(task.build("1d", n) for n in range(options.batch))
         report.add("schedule_many_built", options.batch / (time.perf_counter() - began))
@@ -247,7 +258,7 @@ def batches(server: RedisServer, options: argparse.Namespace, report: measure.Re
         closing(connect(server.url)) as store,
         closing(RawCommands(server.port)) as raw,
     ):
-        used = {f"{verb}_{who}": ServerClock(server) for verb in VERBS for who in SIDES}
+        used = {f"{verb}_{who}": Used(server) for verb in VERBS for who in SIDES}
         sides: dict[str, TarryCycle | RawCycle] = {
             "tarry": TarryCycle(store, used),
             "raw": RawCycle(raw, used),
@@ -263,7 +274,7 @@ def batches(server: RedisServer, options: argparse.Namespace, report: measure.Re
         report.add(verb, statistics.median(rates["tarry"]))
         tell(report, verb, rates, "raw", "≥ 60 %")
         own = {who: used[f"{verb}_{who}"] for who in SIDES}
-        _tell_server(report, verb, own, options)
+        tell_costs(report, verb, own, "raw", options.batch * (options.rounds + 1))
 
 
 VERBS, SIDES = ("claim", "settle"), ("tarry", "raw")
@@ -272,7 +283,7 @@ VERBS, SIDES = ("claim", "settle"), ("tarry", "raw")
 class TarryCycle:
     """Places due tasks, claims them all, then settles them all, as a worker calls the store."""
 
-    def __init__(self, store: Store, used: dict[str, "ServerClock"]) -> None:
+    def __init__(self, store: Store, used: dict[str, Used]) -> None:
         self._store = store
         self._used = used
         self._calls = itertools.count(1)
@@ -310,7 +321,7 @@ class TarryCycle:
 class RawCycle:
     """The same by bare commands."""
 
-    def __init__(self, raw: RawCommands, used: dict[str, "ServerClock"]) -> None:
+    def __init__(self, raw: RawCommands, used: dict[str, Used]) -> None:
         self._raw = raw
         self._used = used
 
@@ -330,33 +341,15 @@ class RawCycle:
         return claiming, settling
 
 
-# ---- the server's part
+# ---- what it costs
 
 
-class ServerClock:
-    """Adds up the processor time the server uses inside `with`."""
-
-    def __init__(self, server: RedisServer) -> None:
-        self._server = server
-        self.seconds = 0.0
-
-    def __enter__(self) -> None:
-        self.seconds -= self._server.process.cpu_seconds()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds += self._server.process.cpu_seconds()
-
-
-def _tell_server(
-    report: measure.Report,
-    name: str,
-    used: dict[str, ServerClock],
-    options: argparse.Namespace,
+def tell_costs(
+    report: measure.Report, name: str, used: dict[str, Used], other: str, tasks: int
 ) -> None:
-    """Report the server's processor time per task, the uncounted round included."""
-    tasks = options.batch * (options.rounds + 1)
-    for who in SIDES:
-        report.add(f"{name}_server_{who}", 1e6 * used[who].seconds / tasks, "µs/task")
+    """Report the processor time per task of both sides, and the other's as a share of tarry's."""
+    costs = {who: used[who].tell(report, name, who, tasks) for who in ("tarry", other)}
+    report.add(f"{name}_cost_of_{other}", 100 * costs[other] / costs["tarry"], "%")
 
 
 # ---- tasks

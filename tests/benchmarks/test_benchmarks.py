@@ -65,7 +65,7 @@ FIGURES = {
 }
 
 ON_REDIS = BENCHMARKS / "redis"
-REDIS_SHARED = {"above", "environments", "in_flight", "raw", "redis_server"}
+REDIS_SHARED = {"above", "environments", "in_flight", "raw", "redis_server", "used"}
 REDIS_SIDES = {
     f"redis_{name}"
     for name in ("apscheduler", "arq", "celery", "dramatiq", "huey", "rq", "saq", "tarry", "taskiq")
