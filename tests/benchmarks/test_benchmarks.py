@@ -87,8 +87,9 @@ REDIS_FIGURES = {
     "punctual": {
         f"{name}_at_{rate}"
         for name in ("p50", "p99", "max", "min", "early")
-        for rate in ("250", "2000")
+        for rate in ("250", "2000", "250_ahead", "250_behind")
     },
+    "stampede": FIGURES["herd"],
     "rest": {"worker", "redis", "both", "redis_alone"},
     "rivals": {"tarry_schedule", "tarry_burst", "tarry_late_p50", "tarry_late_p99"},
     "verbs": {
