@@ -208,11 +208,11 @@ def socket_medium(_folder: Path) -> Medium:
 
 
 def redis_medium(folder: Path) -> Medium:
-    return RedisMedium(redis(folder))
+    return RedisMedium(redis(folder, synced=False))
 
 
 def sharded_medium(folder: Path) -> Medium:
-    return RedisMedium(redis(folder), "&shards=4")
+    return RedisMedium(redis(folder, synced=False), "&shards=4")
 
 
 MEDIA: dict[str, Callable[[Path], Medium]] = {

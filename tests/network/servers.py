@@ -99,13 +99,14 @@ def python(script: str, *arguments: str) -> Server:
     return Server(lambda port: [sys.executable, path, str(port), *arguments])
 
 
-def redis(folder: Path) -> Server:
-    """Start Redis with its data in *folder*, every write synced."""
+def redis(folder: Path, *, synced: bool = True) -> Server:
+    """Start Redis with its data in *folder*, every write synced, or none: that is faster."""
     program = shutil.which("redis-server")
     if program is None:
         if os.environ.get("CI") == "true":
             pytest.fail("redis-server is not installed")
         pytest.skip("redis-server is not installed")
     options = ["--bind", HOST, "--dir", str(folder), "--loglevel", "warning"]
-    synced = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
-    return Server(lambda port: [program, "--port", str(port), *options, *synced])
+    sync = "always" if synced else "no"
+    files = ["--save", "", "--appendonly", "yes", "--appendfsync", sync]
+    return Server(lambda port: [program, "--port", str(port), *options, *files])
