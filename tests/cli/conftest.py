@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from redis import Redis
-from tests.network.servers import HOST, Server, redis
+from tests.network.servers import HOST, UNSYNCED, Server, redis
 
 from tarry import Dead, Tarry
 from tarry.cli.main import cli
@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Serve all tests of this process."""
-    with redis(tmp_path_factory.mktemp("redis"), synced=False) as server:
+    with redis(tmp_path_factory.mktemp("redis"), *UNSYNCED) as server:
         yield server
 
 

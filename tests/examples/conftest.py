@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.network.servers import HOST, Server, redis
+from tests.network.servers import HOST, UNSYNCED, Server, redis
 
 from tarry.clock import Clock
 from tarry.stores.redis.store import RedisStore
@@ -26,7 +26,7 @@ _NUMBERS = count()
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with redis(tmp_path_factory.mktemp("redis"), synced=False) as server:
+    with redis(tmp_path_factory.mktemp("redis"), *UNSYNCED) as server:
         yield server
 
 

@@ -20,11 +20,11 @@ LIMIT = 20.0
 """Seconds in which what must come has come."""
 
 
-def until(reached: Callable[[], object], what: str) -> None:
+def until(reached: Callable[[], object], what: str, seconds: float = LIMIT) -> None:
     """Wait for something another process does, but not for ever."""
-    deadline = SYSTEM.elapsed() + int(LIMIT * 1e9)
+    deadline = SYSTEM.elapsed() + int(seconds * 1e9)
     while not reached():
-        assert SYSTEM.elapsed() < deadline, f"{what}: not within {LIMIT} s"
+        assert SYSTEM.elapsed() < deadline, f"{what}: not within {seconds} s"
         nap(0.005)
 
 
@@ -39,9 +39,11 @@ def reserved() -> socket.socket:
 class Server:
     """A server process that listens on a port of its own, the same one after each start."""
 
-    def __init__(self, command: Callable[[int], list[str]]) -> None:
+    def __init__(
+        self, command: Callable[[int], list[str]], place: socket.socket | None = None
+    ) -> None:
         self._command = command
-        self._place = reserved()
+        self._place = place or reserved()
         self.port: int = self._place.getsockname()[1]
         self._process = self._spawn()
 
@@ -99,14 +101,23 @@ def python(script: str, *arguments: str) -> Server:
     return Server(lambda port: [sys.executable, path, str(port), *arguments])
 
 
-def redis(folder: Path, *, synced: bool = True) -> Server:
-    """Start Redis with its data in *folder*, every write synced, or none: that is faster."""
-    program = shutil.which("redis-server")
+UNSYNCED = ("--appendfsync", "no")
+"""Makes a Redis faster that nobody kills."""
+
+
+def needed(name: str) -> str:
+    """Return where a program is; without it a test is skipped at a desk, and fails in CI."""
+    program = shutil.which(name)
     if program is None:
         if os.environ.get("CI") == "true":
-            pytest.fail("redis-server is not installed")
-        pytest.skip("redis-server is not installed")
-    options = ["--bind", HOST, "--dir", str(folder), "--loglevel", "warning"]
-    sync = "always" if synced else "no"
-    files = ["--save", "", "--appendonly", "yes", "--appendfsync", sync]
-    return Server(lambda port: [program, "--port", str(port), *options, *files])
+            pytest.fail(f"{name} is not installed")
+        pytest.skip(f"{name} is not installed")
+    return program
+
+
+def redis(folder: Path, *options: str) -> Server:
+    """Start Redis with its data in *folder*, every write synced; *options* are its own."""
+    program = needed("redis-server")
+    common = ["--bind", HOST, "--dir", str(folder), "--loglevel", "warning"]
+    synced = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+    return Server(lambda port: [program, "--port", str(port), *common, *synced, *options])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
-from tests.network.servers import HOST, Server, redis
+from tests.network.servers import HOST, UNSYNCED, Server, redis
 
 from tarry.testing.proof import campaigns, kills
 from tarry.testing.proof.tally import Tally
@@ -31,7 +31,7 @@ def _ledgers_go_with_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with redis(tmp_path_factory.mktemp("redis"), synced=False) as server:
+    with redis(tmp_path_factory.mktemp("redis"), *UNSYNCED) as server:
         yield server
 
 

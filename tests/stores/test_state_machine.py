@@ -1,16 +1,19 @@
 """Every store agrees with the memory store, whatever is done to both."""
 
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.network import servers
 
 from tarry.answers import RenewResult
 from tarry.lease import Lease
+from tarry.stores.connect import connect
 from tarry.stores.memory import MemoryStore
 from tarry.stores.store import Store
 from tarry.testing.clock import ManualClock
@@ -19,22 +22,36 @@ from tarry.testing.state_machine import compare
 MakeStore = Callable[[ManualClock], Store]
 
 
-def memory(_folder: Path) -> MakeStore:
-    return lambda clock: MemoryStore(namespace="test", clock=clock)
+@contextmanager
+def memory(_folder: Path) -> Iterator[MakeStore]:
+    yield lambda clock: MemoryStore(namespace="test", clock=clock)
 
 
-def sqlite(folder: Path) -> MakeStore:
+@contextmanager
+def sqlite(folder: Path) -> Iterator[MakeStore]:
     from tarry.stores.sqlite.store import SqliteStore
 
     numbers = count()
-    return lambda clock: SqliteStore(
+    yield lambda clock: SqliteStore(
         str(folder / f"{next(numbers)}.db"), namespace="test", clock=clock
     )
 
 
-MEDIA: dict[str, Callable[[Path], MakeStore]] = {"memory": memory}
-if find_spec("tarry.stores.sqlite.store"):
-    MEDIA["sqlite"] = sqlite
+@contextmanager
+def redis(folder: Path, options: str = "") -> Iterator[MakeStore]:
+    """A server of its own, and a namespace of its own for each history."""
+    numbers = count()
+    with servers.redis(folder) as server:
+        url = f"redis://{servers.HOST}:{server.port}{options}"
+        yield lambda clock: connect(url, namespace=f"n{next(numbers)}", clock=clock)
+
+
+MEDIA: dict[str, Callable[[Path], AbstractContextManager[MakeStore]]] = {
+    "memory": memory,
+    "sqlite": sqlite,
+    "redis": redis,
+    "redis, 16 shards": partial(redis, options="?shards=16"),
+}
 
 
 FEW = settings(
@@ -52,7 +69,8 @@ def test_a_store_agrees_with_the_model(medium: str, part: int, tmp_path: Path) -
     """In six parts of fifty histories each, so that they can run side by side."""
     del part
 
-    run_state_machine_as_test(compare(MEDIA[medium](tmp_path)), settings=FEW)
+    with MEDIA[medium](tmp_path) as make:
+        run_state_machine_as_test(compare(make), settings=FEW)
 
 
 class LongLeases(MemoryStore):

@@ -42,6 +42,13 @@ class Link:
         """Return the next reply; raises what the server refuses."""
         return self._connection.read_response(disconnect_on_error=False)
 
+    def wait_for(self, seconds: float) -> None:
+        """Wait so long for each reply from now on."""
+        connection = self._connection
+        connection.socket_timeout = seconds
+        connection._sock.settimeout(seconds)  # noqa: SLF001 - the driver sets it only on connect
+        connection._parser._socket_timeout = seconds  # noqa: SLF001
+
     def has_more(self) -> bool:
         """Say whether something can be read at once; raises if the server has hung up."""
         return bool(self._connection.can_read(0))
@@ -113,17 +120,21 @@ class Links:
                 break
             link.close()
 
-    def open(self, address: Address, *, timeout: float | None = None) -> Link:
-        """Connect anew; the driver itself repeats nothing."""
+    def open(
+        self, address: Address, *, timeout: float | None = None, sentinel: bool = False
+    ) -> Link:
+        """Connect anew, in bounded time; the driver itself repeats nothing."""
         place = self._place
+        patience = timeout or place.timeout
         options: dict[str, Any] = {
             "host": address[0],
             "port": address[1],
-            "db": place.db,
-            "username": place.username,
-            "password": place.password,
-            "socket_timeout": timeout or place.timeout,
-            "socket_connect_timeout": min(place.connect_timeout, timeout or place.timeout),
+            "db": 0 if sentinel else place.db,
+            "username": place.sentinel_username if sentinel else place.username,
+            "password": place.sentinel_password if sentinel else place.password,
+            # Until it has introduced itself: whoever accepts and says nothing is given up early.
+            "socket_timeout": min(place.connect_timeout, patience),
+            "socket_connect_timeout": min(place.connect_timeout, patience),
             "socket_keepalive": True,
             "retry": Retry(NoBackoff(), 0),
             "protocol": 2,
@@ -134,8 +145,14 @@ class Links:
             make = SSLConnection
             options |= place.tls_options
         connection = make(**options)
-        connection.connect()
-        return Link(address, connection)
+        try:
+            connection.connect()
+        except BaseException:
+            connection.disconnect()
+            raise
+        link = Link(address, connection)
+        link.wait_for(patience)
+        return link
 
     def _alive(self, link: Link) -> bool:
         try:

@@ -10,7 +10,9 @@ from tarry.life import Life
 from tarry.request import Request
 from tarry.task import Task, TaskRef, TaskState
 
-_HEAD = Struct(">qqqIIHB")
+_HEAD = Struct(">qqqHIIHB")
+_PLACE = Struct(">H")
+_DUE_AND_PLACE = Struct(">qH")
 _MORE = Struct(">qqqH")
 _LENGTH = Struct(">H")
 _HEADERS = Struct(">I")
@@ -20,7 +22,7 @@ _PLAIN = bytes(11)
 
 
 def tail(request: Request) -> bytes:
-    """Return a new task's record from its counters on; Redis puts due and revision before it."""
+    """Return a new task's record from its counters on; what is before them is put there later."""
     if not (request.rule or request.keep_ms or request.headers or request.declared):
         return _PLAIN + request.payload
     flags = _DECLARED if request.declared else 0
@@ -36,9 +38,20 @@ def tail(request: Request) -> bytes:
     return b"".join((_UNTRIED, bytes((flags,)), *parts))
 
 
+def fixed_tail(due: int, place: int, request: Request) -> bytes:
+    """Return the record from its due on; *place* counts the new ones of a call."""
+    return _DUE_AND_PLACE.pack(due, place) + tail(request)
+
+
+def later_tail(place: int, request: Request) -> bytes:
+    """Return the record from behind its due on, which the server is to reckon."""
+    return _PLACE.pack(place) + tail(request)
+
+
 def task_of(ref: TaskRef, record: bytes, state: TaskState, tries: int = 0) -> Task:
     """Return the task of a record; *tries*: attempts the record does not count yet."""
-    due, revision, created, attempt, snoozes, lost, flags = _HEAD.unpack_from(record)
+    base, created, due, place, attempt, snoozes, lost, flags = _HEAD.unpack_from(record)
+    revision = base + place
     if not flags:
         return Task(
             ref=ref,

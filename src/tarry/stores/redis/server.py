@@ -37,6 +37,12 @@ class Survey:
 
     def _refuse_strangers(self, address: Address) -> None:
         info = self._info(address, "server")
+        if info.get("redis_mode") == "sentinel":
+            message = (
+                f"{_text(address)} is a sentinel, which keeps no tasks; nothing was written; "
+                "write redis+sentinel://host:port/service in the store's URL"
+            )
+            raise StoreRefusedError(message)
         version = _version(info)
         oldest = _OLDEST_CLUSTER if self._exchange.servers.clustered else _OLDEST
         if version < oldest:

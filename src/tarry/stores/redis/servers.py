@@ -2,15 +2,16 @@
 
 import threading
 from abc import ABC, abstractmethod
-from typing import Any, cast
+from typing import Any
 
 from redis.crc import key_slot
-from redis.exceptions import RedisError
-from redis.sentinel import Sentinel
+from redis.exceptions import ClusterDownError, MasterDownError, RedisError
 
 from tarry.stores.redis.layout import prefix
 from tarry.stores.redis.links import Links, pack
 from tarry.stores.redis.url import Address, Place
+
+_DOWN = frozenset((b"s_down", b"o_down", b"disconnected"))
 
 
 class Servers(ABC):
@@ -57,8 +58,11 @@ class SentinelServers(Servers):
 
     failover = True
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, place: Place, links: Links) -> None:
+        self._service = place.service
+        self._sentinels = place.addresses
+        self._timeout = min(place.timeout, place.connect_timeout)
+        self._links = links
         self._known: Address | None = None
 
     def of(self, shard: int) -> Address:
@@ -66,7 +70,7 @@ class SentinelServers(Servers):
         del shard
         known = self._known
         if known is None:
-            self._known = known = self._ask()
+            self._known = known = self._look()
         return known
 
     def every(self) -> set[Address]:
@@ -77,24 +81,31 @@ class SentinelServers(Servers):
         """Ask the sentinels again."""
         self._known = None
 
-    def _ask(self) -> Address:
-        place = self._place
-        options: dict[str, Any] = {
-            "socket_timeout": min(place.timeout, place.connect_timeout),
-            "socket_connect_timeout": place.connect_timeout,
-            "username": place.sentinel_username,
-            "password": place.sentinel_password,
-            "protocol": 2,
-        }
-        if place.tls:
-            options |= {"ssl": True, **place.tls_options}
-        sentinel: Any = cast("Any", Sentinel)(list(place.addresses), sentinel_kwargs=options)
+    def _look(self) -> Address:
+        """Ask the sentinels until one names a primary that it sees alive."""
+        failed: Exception | None = None
+        for sentinel in self._sentinels:
+            # The next look begins with another one: this one may be cut off, and behind the times.
+            self._sentinels = (*self._sentinels[1:], self._sentinels[0])
+            try:
+                facts = self._ask(sentinel)
+            except (RedisError, OSError) as error:
+                failed = error
+                continue
+            flags = facts[b"flags"].split(b",")
+            if b"master" in flags and not _DOWN.intersection(flags):
+                return facts[b"ip"].decode(), int(facts[b"port"])
+        message = f"the sentinels see no living primary of {self._service}"
+        raise failed or MasterDownError(message)
+
+    def _ask(self, sentinel: Address) -> dict[bytes, bytes]:
+        link = self._links.open(sentinel, timeout=self._timeout, sentinel=True)
         try:
-            host, port = sentinel.discover_master(place.service)
+            link.send(pack(("SENTINEL", "MASTER", self._service)))
+            words = link.read()
         finally:
-            for client in sentinel.sentinels:
-                client.close()
-        return str(host), int(port)
+            self._links.drop(link)
+        return dict(zip(words[::2], words[1::2], strict=True))
 
 
 class ClusterServers(Servers):
@@ -104,7 +115,8 @@ class ClusterServers(Servers):
     failover = True
 
     def __init__(self, place: Place, links: Links, namespace: str) -> None:
-        self._seeds = place.addresses
+        self._seeds = self._nodes = place.addresses
+        self._timeout = min(place.timeout, place.connect_timeout)
         self._links = links
         self._namespace = namespace
         self._lock = threading.Lock()
@@ -121,8 +133,8 @@ class ClusterServers(Servers):
 
     def every(self) -> set[Address]:
         """Return all primaries that have slots."""
-        self.of(0)
-        return {address for _, _, address in self._slots}
+        with self._lock:
+            return {address for _, _, address in self._slots or self._look()}
 
     def doubt(self) -> None:
         """Look the slots up again."""
@@ -136,34 +148,41 @@ class ClusterServers(Servers):
             if first <= slot <= last:
                 self._shards[shard] = address
                 return address
-        message = f"CLUSTERDOWN no node serves slot {slot}"
-        raise RedisError(message)
+        message = f"no node serves slot {slot}"
+        raise ClusterDownError(message)
 
     def _look(self) -> list[tuple[int, int, Address]]:
-        """Ask the nodes, those of the URL first, until one tells who serves which slots."""
+        """Ask the nodes until one tells who serves which slots."""
         failed: Exception | None = None
-        for seed in self._seeds:
+        for node in self._nodes:
+            # The next look begins with another one: this one may be cut off, and behind the times.
+            self._nodes = (*self._nodes[1:], self._nodes[0])
             try:
-                link = self._links.take(seed)
-                try:
-                    link.send(pack(("CLUSTER", "SLOTS")))
-                    rows = link.read()
-                except BaseException:
-                    self._links.drop(link)
-                    raise
-                self._links.give(link)
+                rows = self._ask(node)
             except (RedisError, OSError) as error:
                 failed = error
                 continue
-            self._slots = [
-                (row[0], row[1], (row[2][0].decode() or seed[0], row[2][1])) for row in rows
+            # A node that does not know its own name answers without one.
+            slots = [
+                (row[0], row[1], ((row[2][0] or b"").decode() or node[0], row[2][1]))
+                for row in rows
             ]
-            # Whoever is a primary today can be asked tomorrow, when the seeds may be gone.
-            known = {address for _, _, address in self._slots}
-            self._seeds = (*dict.fromkeys((*self._seeds, *sorted(known))),)
-            if self._slots:
-                return self._slots
-        raise failed or RedisError("CLUSTERDOWN the nodes serve no slots")
+            if slots:
+                # Whoever is there today can be asked tomorrow, when those of the URL may be gone.
+                known = {(each[0].decode(), each[1]) for row in rows for each in row[2:] if each[0]}
+                others = dict.fromkeys((*sorted(known), *self._seeds))
+                self._nodes = (*(each for each in others if each != node), node)
+                self._slots = slots
+                return slots
+        raise failed or ClusterDownError("the nodes serve no slots")
+
+    def _ask(self, node: Address) -> Any:
+        link = self._links.open(node, timeout=self._timeout)
+        try:
+            link.send(pack(("CLUSTER", "SLOTS")))
+            return link.read()
+        finally:
+            self._links.drop(link)
 
 
 def servers(place: Place, links: Links, namespace: str) -> Servers:
@@ -171,5 +190,5 @@ def servers(place: Place, links: Links, namespace: str) -> Servers:
     if place.how == "cluster":
         return ClusterServers(place, links, namespace)
     if place.how == "sentinel":
-        return SentinelServers(place)
+        return SentinelServers(place, links)
     return OneServer(place)

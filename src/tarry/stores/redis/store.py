@@ -1,7 +1,6 @@
 """The Redis store: one server, Sentinel or Cluster; one Lua script per verb."""
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple, TypeVar
@@ -11,7 +10,7 @@ from tarry.clock import Clock
 from tarry.lease import Lease
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.redis import wire
-from tarry.stores.redis.exchange import Exchange, Words
+from tarry.stores.redis.exchange import Exchange
 from tarry.stores.redis.layout import CLUSTER_SHARDS, DEFAULT_SHARDS
 from tarry.stores.redis.links import Links
 from tarry.stores.redis.looking import Looking
@@ -36,7 +35,6 @@ I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
 
 _MOST_CLAIMED = 2_000
 """More in one script would block the server, and Lua cannot hand over that many at once."""
-_NONCE_BYTES = 6
 
 
 class RedisStore(Store):
@@ -72,7 +70,6 @@ class RedisStore(Store):
         self._looking = Looking(self._exchange, self._shards, self._now_us)
         self._wakeups = Wakeups(place, namespace, self._shards, self._links, self._exchange.servers)
         self._turns = count()
-        self._lock = threading.Lock()
 
     def _now_us(self) -> str | int:
         """Return what stands in for the server's clock, empty where nothing does."""
@@ -82,95 +79,65 @@ class RedisStore(Store):
 
     def schedule(self, requests: Sequence[Request], *, call: str = "") -> list[Scheduled]:
         """Place each request in its ref's waiting slot."""
-        return self._each(
-            "schedule", requests, call, wire.ref_of, wire.request_words, read=wire.scheduled
-        )
+        return self._each("schedule", wire.SCHEDULE, requests, call, wire.scheduled)
 
     def reschedule(self, moves: Sequence[Move], *, call: str = "") -> list[Moved]:
         """Give waiting tasks a new due."""
-        return self._each("reschedule", moves, call, wire.ref_of, wire.move_words, read=wire.moved)
+        return self._each("reschedule", wire.RESCHEDULE, moves, call, wire.moved)
 
     def cancel(
         self, cancellations: Sequence[Cancellation], *, call: str = ""
     ) -> list[CancelResult]:
         """Cancel tasks."""
-        return self._each(
-            "cancel",
-            cancellations,
-            call,
-            wire.ref_of,
-            wire.cancellation_words,
-            read=wire.cancelled,
-        )
+        return self._each("cancel", wire.CANCEL, cancellations, call, wire.cancelled)
 
     def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
         """Record outcomes and end leases."""
-        return self._each(
-            "settle",
-            settlements,
-            call,
-            wire.settled_ref,
-            wire.settlement_words,
-            read=wire.settled,
-            durable=False,
-        )
+        return self._each("settle", wire.SETTLE, settlements, call, wire.settled, durable=False)
 
     def renew(self, leases: Sequence[Lease], *, lease_ms: int) -> list[RenewResult]:
         """Let leases end *lease_ms* from now."""
-        return self._each(
-            "renew",
-            leases,
-            str(lease_ms),
-            wire.ref_of,
-            wire.lease_words,
-            read=wire.renewed,
-            durable=False,
-        )
+        return self._each("renew", wire.RENEW, leases, str(lease_ms), wire.renewed, durable=False)
 
     def _each(
         self,
         name: str,
+        verb: wire.Verb[I],
         items: Sequence[I],
         call: str,
-        ref: Callable[[I], TaskRef],
-        say: Callable[[I], tuple[bytes, bytes | str | None]],
-        *,
         read: Callable[[Sequence[I], bytes], list[A]],
+        *,
         durable: bool = True,
     ) -> list[A]:
         """Run a script on a batch, cut by shard and into steps no server is blocked by."""
-        if len(items) == 1 and self._shards == 1:
-            whose = ref(items[0])
-            how, word = say(items[0])
-            words: Words = (self._now_us(), call, whose.kind, 1, how, whose.key)
-            if word is not None:
-                words = (*words, word)
-            return read(items, self._exchange.call(name, 0, words, durable=durable))
+        if len(items) <= CHUNK:
+            return self._step(name, verb, items, call, read, durable=durable) if items else []
         answers: list[A] = []
         for start in range(0, len(items), CHUNK):
             step = items[start : start + CHUNK]
             # Each step is a call of its own, and a repeat finds each of them.
-            number = call if not call or not start or name == "renew" else f"{call}.{start}"
-            answers += self._step(name, step, number, ref, say, read=read, durable=durable)
+            number = f"{call}.{start}" if call and start and name != "renew" else call
+            answers += self._step(name, verb, step, number, read, durable=durable)
         return answers
 
     def _step(
         self,
         name: str,
+        verb: wire.Verb[I],
         items: Sequence[I],
         call: str,
-        ref: Callable[[I], TaskRef],
-        say: Callable[[I], tuple[bytes, bytes | str | None]],
-        *,
         read: Callable[[Sequence[I], bytes], list[A]],
+        *,
         durable: bool,
     ) -> list[A]:
-        parts = wire.parts(items, self._shards, ref, say)
+        parts = wire.parts(items, self._shards, verb)
         now = self._now_us()
-        calls = [(part.shard, (now, call, *part.words)) for part in parts]
-        if len(calls) == 1:
-            replies = [self._exchange.call(name, *calls[0], durable=durable)]
+        if len(parts) == 1:
+            [part] = parts
+            words = (now, call, *part.words)
+            replies = [self._exchange.call(name, part.shard, words, durable=durable)]
         else:
+            calls = [(part.shard, (now, call, *part.words)) for part in parts]
             replies = self._exchange.calls(name, calls, durable=durable)
         answers = [
             read([items[place] for place in part.places], reply)
@@ -215,10 +182,11 @@ class RedisStore(Store):
         turn = next(self._turns)
         limit = min(limit, _MOST_CLAIMED)
         claims = _Claims(self._exchange, self._now_us(), kinds, lease_ms, holder, call, turn)
-        answers = claims.ask(_even(limit, self._shards, turn), 1)
+        answers = claims.ask(even(limit, self._shards, turn), 1)
         left = {shard: answer.left for shard, answer in answers.items() if answer.left}
-        if left and not any(answer.repeated for answer in answers.values()):
-            answers |= claims.ask(_filled(limit - len(claims.leases), left), 2)
+        rest = limit - len(claims.leases)
+        if left and rest > 0 and not any(answer.repeated for answer in answers.values()):
+            answers |= claims.ask(filled(rest, left), 2)
         # The earliest clock: a shard whose server is ahead must not make a worker early.
         now_us = min(answer.now_us for answer in answers.values())
         dues = [answer.next_due for answer in answers.values() if answer.next_due is not None]
@@ -306,6 +274,7 @@ class _Claims:
 
     def ask(self, limits: dict[int, int], number: int) -> dict[int, _Answer]:
         """Claim up to a limit from each of some shards."""
+        bases = {shard: _base() for shard in limits}
         calls = [
             (
                 shard,
@@ -316,7 +285,7 @@ class _Claims:
                     number,
                     limit,
                     self._lease_ms,
-                    _nonce(),
+                    _tokens(bases[shard], limit),
                     self._turn,
                     int(len(limits) > 1),
                     *self._kinds,
@@ -334,17 +303,18 @@ class _Claims:
         ):
             now = int(now_us)
             answers[shard] = _Answer(now, int(due) if due else None, bool(repeated), left)
-            self.leases += wire.leases(sections, self._holder, now // 1_000 + self._lease_ms)
+            expires = now // 1_000 + self._lease_ms
+            self.leases += wire.leases(sections, self._holder, expires, count(bases[shard]))
         return answers
 
 
-def _even(limit: int, shards: int, turn: int) -> dict[int, int]:
+def even(limit: int, shards: int, turn: int) -> dict[int, int]:
     """Share *limit* evenly over all shards; *turn* rotates who gets one more."""
     part, rest = divmod(limit, shards)
     return {shard: part + ((shard - turn) % shards < rest) for shard in range(shards)}
 
 
-def _filled(limit: int, left: dict[int, int]) -> dict[int, int]:
+def filled(limit: int, left: dict[int, int]) -> dict[int, int]:
     """Share *limit* over shards that have so much *left*: as even as that allows."""
     shares: dict[int, int] = {}
     for done, shard in enumerate(sorted(left, key=left.__getitem__)):
@@ -357,7 +327,14 @@ def _by_due(lease: Lease) -> int:
     return lease.task.due
 
 
-def _nonce() -> bytes:
-    """Return what makes the tokens of one claim unique: 46 random bits; the script counts on."""
-    number = int.from_bytes(os.urandom(_NONCE_BYTES)) >> 2
-    return number.to_bytes(_NONCE_BYTES)
+_ENDINGS = [number.to_bytes(2) for number in range(_MOST_CLAIMED)]
+
+
+def _base() -> int:
+    """Return the first token of a claim: 46 random bits, and 16 in which it counts."""
+    return int.from_bytes(os.urandom(6)) >> 2 << 16
+
+
+def _tokens(base: int, count: int) -> bytes:
+    """Return *count* tokens from *base* on, as a script takes them."""
+    return (base >> 16).to_bytes(6).join([b"", *_ENDINGS[:count]])

@@ -73,10 +73,13 @@ class Wakeups:
 
     def close(self) -> None:
         """Stop to listen."""
+        if self._pid != os.getpid():
+            # The listener is the parent's, and so may be the lock.
+            return
         with self._lock:
             running, self._running = self._running, None
             self._watchers.clear()
-        if running is not None and self._pid == os.getpid():
+        if running is not None:
             running.stop()
 
 
@@ -161,6 +164,8 @@ class _Listener:
         if SYSTEM.elapsed() < self._retry_at:
             return
         self._hang_up()
+        # Whatever was published since the ears were open is made up for.
+        self._missed = self._missed or self.listens.is_set()
         try:
             self._plan = self._planned()
             for address, channels in self._plan.items():
@@ -205,7 +210,7 @@ class _Listener:
                 continue
             match words[0]:
                 case b"message" | b"smessage":
-                    self._tell(int(words[2]))
+                    self._tell(int(words[2]) if words[2].isdigit() else _NOW)
                 case b"subscribe" | b"ssubscribe":
                     ear.missing -= 1
                     self._settled()

@@ -4,9 +4,10 @@ A batch is cut by shard and, within a shard, by kind: items of one ref stay in t
 script finds the tasks of a kind side by side.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress, count, repeat
 from struct import Struct
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from tarry.answers import (
     CancelResult,
@@ -23,7 +24,7 @@ from tarry.due import At, By, Due, resolve
 from tarry.lease import Lease
 from tarry.request import Cancellation, DeadRef, Move, OnConflict, Only, Request, Settlement
 from tarry.stores.redis.layout import shard_of
-from tarry.stores.redis.records import lease_of, tail
+from tarry.stores.redis.records import fixed_tail, later_tail, lease_of
 from tarry.task import TaskRef
 
 I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
@@ -55,19 +56,30 @@ _SETTLED = (SettleResult.SETTLED, SettleResult.SUPERSEDED, SettleResult.LEASE_LO
 _REVIVED = (ReviveResult.REVIVED, ReviveResult.SKIPPED, ReviveResult.ABSENT)
 
 _ANSWER = Struct(">Bqq")
-_HOW = Struct(">BBq")
 _CARE = Struct(">qqq")
 _MOVE = Struct(">BBqqq")
-_END = Struct(">qBBqqq")
+_END = Struct(">BBqqq")
 _WHICH = Struct(">Bq")
-_ANY = _WHICH.pack(0, 0)
 _TOKEN = Struct(">q")
 _RELATIVE, _MAX_WAIT, _IF_REVISION, _CAREFUL = 1, 2, 4, 8
 _BY, _NOMINAL = 2, 8
 _ONE, _ONLY_RUNNING = 1, 2
-_SUCCESSOR, _PLAINLY_OVER, _REASON = 2, 4, 8
-_ALL_NEW = 255
+_SUCCESSOR, _REASON = 2, 8
 _DONE, _DEAD, _RETRY, _SNOOZE, _RELEASE = range(5)
+_ALL_NEW = 255
+
+Words: TypeAlias = list[Any]
+
+
+class Verb(NamedTuple, Generic[I]):
+    """How the items of a verb are told to its script."""
+
+    ref: Callable[[I], TaskRef]
+    is_plain: Callable[[I], bool]
+    """Whether an item needs nothing looked at: plain ones of a kind are told together, in short."""
+    say: Callable[[Sequence[I], bool, int], Words]
+    """Returns what is said of items of one kind, behind its name and their number: in short, if all
+    are plain and no key comes twice. Told last is how many items of the shard came before."""
 
 
 class Part:
@@ -75,43 +87,52 @@ class Part:
 
     __slots__ = ("places", "shard", "words")
 
-    def __init__(self, shard: int, places: list[int], words: list[Any]) -> None:
+    def __init__(self, shard: int, places: list[int], words: Words) -> None:
         self.shard = shard
         self.places = places
         self.words = words
 
 
-def parts(
-    items: Sequence[I],
-    shards: int,
-    ref: Callable[[I], TaskRef],
-    say: Callable[[I], tuple[bytes, bytes | str | None]],
-) -> list[Part]:
-    """Cut a batch by shard and kind.
-
-    *say* tells of each item how it is meant, in bytes of a fixed length, and perhaps a word more.
-    """
+def parts(items: Sequence[I], shards: int, verb: Verb[I]) -> list[Part]:
+    """Cut a batch by shard and kind, and what is plain from what is not."""
+    ref = verb.ref
+    if len(items) == 1:
+        name = ref(items[0])
+        words = [name.kind, 1, *verb.say(items, verb.is_plain(items[0]), 0)]
+        return [Part(shard_of(name, shards) if shards > 1 else 0, [0], words)]
     groups: dict[tuple[int, str], list[int]] = {}
     refs = [ref(item) for item in items]
-    for place, name in enumerate(refs):
-        shard = shard_of(name, shards) if shards > 1 else 0
-        groups.setdefault((shard, name.kind), []).append(place)
+    kinds = {name.kind for name in refs}
+    if shards == 1 and len(kinds) == 1:
+        groups[0, kinds.pop()] = list(range(len(items)))
+    else:
+        for place, name in enumerate(refs):
+            groups.setdefault((shard_of(name, shards), name.kind), []).append(place)
     by_shard: dict[int, Part] = {}
     for (shard, kind), places in groups.items():
-        part = by_shard.get(shard)
-        if part is None:
-            by_shard[shard] = part = Part(shard, [], [])
-        hows: list[bytes] = []
-        words: list[bytes | str] = []
-        for place in places:
-            how, word = say(items[place])
-            hows.append(how)
-            words.append(refs[place].key)
-            if word is not None:
-                words.append(word)
-        part.places += places
-        part.words += (kind, len(places), b"".join(hows), *words)
+        part = by_shard.setdefault(shard, Part(shard, [], []))
+        for some, plain in _sorted(items, refs, places, verb):
+            told = items if len(some) == len(items) else [items[place] for place in some]
+            part.words += (kind, len(some), *verb.say(told, plain, len(part.places)))
+            part.places += some
     return list(by_shard.values())
+
+
+def _sorted(
+    items: Sequence[I], refs: list[TaskRef], places: list[int], verb: Verb[I]
+) -> Iterator[tuple[list[int], bool]]:
+    """Yield the plain items and the others; all in their order where a key comes twice."""
+    if len({refs[place].key for place in places}) < len(places):
+        yield places, False
+        return
+    plain = [verb.is_plain(items[place]) for place in places]
+    if all(plain):
+        yield places, True
+        return
+    some = list(compress(places, plain))
+    if some:
+        yield some, True
+    yield [place for place, is_plain in zip(places, plain, strict=True) if not is_plain], False
 
 
 def plain_parts(items: Sequence[DeadRef], shards: int) -> list[Part]:
@@ -141,42 +162,69 @@ def in_order(count: int, parts: Sequence[Part], answers: Sequence[Sequence[A]]) 
 # ---- what the items say
 
 
-def ref_of(item: Request | Move | Cancellation | Lease) -> TaskRef:
-    """Return the name of what an item is about."""
+def _ref(item: Request | Move | Cancellation | Lease) -> TaskRef:
     return item.ref
 
 
-def settled_ref(settlement: Settlement) -> TaskRef:
-    """Return the name of what was settled."""
-    return settlement.lease.ref
+def _keys(items: Sequence[Request | Move | Cancellation | Lease]) -> list[str]:
+    return [item.ref.key for item in items]
 
 
-def request_words(request: Request) -> tuple[bytes, bytes]:
-    """Say how a request is to be placed, and its record."""
-    due = request.due
-    if type(due) is At:
-        flags, value = 0, due.instant
-    else:
-        flags, value = _due(due)
-    mode = _MODES[request.on_conflict]
-    if not (
+def _is_plain_request(request: Request) -> bool:
+    return not (
         request.rule
         or request.nominal
         or request.if_revision is not None
         or request.max_wait_ms is not None
-    ):
-        return _HOW.pack(flags, mode, value), tail(request)
-    flags |= _CAREFUL
+    )
+
+
+def _say_requests(requests: Sequence[Request], plain: bool, before: int) -> Words:  # noqa: FBT001 - see Verb
+    keeps = int(any(request.keep_ms for request in requests))
+    keys = _keys(requests)
+    if plain:
+        modes = [_MODES[request.on_conflict] for request in requests]
+        hows = b"".join(bytes((0, mode)) for mode in modes) if any(modes) else b""
+        dues = [r.due.instant if isinstance(r.due, At) else None for r in requests]
+        if None not in dues:
+            fixed = cast("list[int]", dues)
+            tails = map(fixed_tail, fixed, count(before), requests)
+            return [1, keeps, hows, min(fixed), max(fixed), *keys, *map(str, fixed), *tails]
+        tails = map(later_tail, count(before), requests)
+        texts = [_due_text(request.due) for request in requests]
+        return [1, keeps, hows, b"", b"", *keys, *texts, *tails]
+    hows = b"".join(bytes((_care_flags(each), _MODES[each.on_conflict])) for each in requests)
+    careful = [_care(request) + later_tail(0, request) for request in requests]
+    texts = [_due_text(request.due) for request in requests]
+    return [0, keeps, hows, b"", b"", *keys, *texts, *careful]
+
+
+def _due_text(due: Due) -> str:
+    return str(due.instant) if isinstance(due, At) else f"+{max(0, due.delay_ms)}"
+
+
+def _care_flags(request: Request) -> int:
+    if _is_plain_request(request):
+        return 0
+    flags = _CAREFUL
     if request.max_wait_ms is not None:
         flags |= _MAX_WAIT
     if request.if_revision is not None:
         flags |= _IF_REVISION
-    care = _CARE.pack(request.max_wait_ms or 0, request.if_revision or 0, request.nominal)
-    return _HOW.pack(flags, mode, value), care + tail(request)
+    return flags
 
 
-def move_words(move: Move) -> tuple[bytes, None]:
-    """Say how a task is to be moved."""
+def _care(request: Request) -> bytes:
+    if _is_plain_request(request):
+        return b""
+    return _CARE.pack(request.max_wait_ms or 0, request.if_revision or 0, request.nominal)
+
+
+def _say_moves(moves: Sequence[Move], distinct: bool, _before: int) -> Words:  # noqa: FBT001 - see Verb
+    return [int(distinct), b"".join(map(_move, moves)), *_keys(moves)]
+
+
+def _move(move: Move) -> bytes:
     if isinstance(move.due, By):
         flags, value = _BY, move.due.shift_ms
     else:
@@ -186,34 +234,53 @@ def move_words(move: Move) -> tuple[bytes, None]:
     if move.nominal is not None:
         flags |= _NOMINAL
     only = _ONLY[move.only]
-    return _MOVE.pack(flags, only, value, move.if_revision or 0, move.nominal or 0), None
+    return _MOVE.pack(flags, only, value, move.if_revision or 0, move.nominal or 0)
 
 
-def cancellation_words(cancellation: Cancellation) -> tuple[bytes, None]:
-    """Say which revision is to be cancelled."""
+def _say_cancellations(
+    cancellations: Sequence[Cancellation],
+    plain: bool,  # noqa: FBT001 - see Verb
+    _before: int,
+) -> Words:
+    return [b"" if plain else b"".join(map(_which, cancellations)), *_keys(cancellations)]
+
+
+def _which(cancellation: Cancellation) -> bytes:
     wanted = cancellation.if_revision
-    if wanted is None and not cancellation.only_running:
-        return _ANY, None
-    flags = (_ONE if wanted is not None else 0) | (
-        _ONLY_RUNNING if cancellation.only_running else 0
+    flags = _ONLY_RUNNING if cancellation.only_running else 0
+    if wanted is not None:
+        flags |= _ONE
+    return _WHICH.pack(flags, wanted or 0)
+
+
+def _say_leases(leases: Sequence[Lease], _plain: bool, _before: int) -> Words:  # noqa: FBT001 - see Verb
+    return [b"".join(_TOKEN.pack(lease.token) for lease in leases), *_keys(leases)]
+
+
+def _is_plainly_over(settlement: Settlement) -> bool:
+    """Say whether nothing is kept of a task and nothing comes after it."""
+    return (
+        isinstance(settlement.outcome, Done | Skip)
+        and settlement.successor is None
+        and not settlement.lease.task.keep_ms
     )
-    return _WHICH.pack(flags, wanted or 0), None
 
 
-def lease_words(lease: Lease) -> tuple[bytes, None]:
-    """Say which lease is meant."""
-    return _TOKEN.pack(lease.token), None
+def _say_settlements(settlements: Sequence[Settlement], plain: bool, _before: int) -> Words:  # noqa: FBT001 - see Verb
+    tokens = b"".join([_TOKEN.pack(each.lease.token) for each in settlements])
+    keys = [each.lease.task.ref.key for each in settlements]
+    if plain:
+        return [1, tokens, b"", *keys]
+    reasons = [each.outcome.reason for each in settlements if each.outcome.reason]
+    return [0, tokens, b"".join(map(_end, settlements)), *keys, *reasons]
 
 
-def settlement_words(settlement: Settlement) -> tuple[bytes, str | None]:
-    """Say how an attempt ended."""
-    outcome, successor, lease = settlement.outcome, settlement.successor, settlement.lease
+def _end(settlement: Settlement) -> bytes:
+    outcome, successor = settlement.outcome, settlement.successor
     flags, value = 0, 0
     match outcome:
         case Done() | Skip():
             number = _DONE
-            if not (successor or lease.task.keep_ms):
-                return _END.pack(lease.token, _PLAINLY_OVER, _DONE, 0, 0, 0), None
         case Dead():
             number = _DEAD
         case Release():
@@ -225,16 +292,28 @@ def settlement_words(settlement: Settlement) -> tuple[bytes, str | None]:
     if successor is not None:
         flags |= _SUCCESSOR
         due, nominal = successor.due, successor.nominal
-    reason = outcome.reason or None
-    if reason:
+    if outcome.reason:
         flags |= _REASON
-    return _END.pack(lease.token, flags, number, value, due, nominal), reason
+    return _END.pack(flags, number, value, due, nominal)
 
 
 def _due(due: Due) -> tuple[int, int]:
     if isinstance(due, At):
         return 0, due.instant
     return _RELATIVE, due.delay_ms
+
+
+def _always(_item: object) -> bool:
+    return True
+
+
+SCHEDULE = Verb[Request](_ref, _is_plain_request, _say_requests)
+RESCHEDULE = Verb[Move](_ref, _always, _say_moves)
+CANCEL = Verb[Cancellation](
+    _ref, lambda item: item.if_revision is None and not item.only_running, _say_cancellations
+)
+RENEW = Verb[Lease](_ref, _always, _say_leases)
+SETTLE = Verb[Settlement](lambda item: item.lease.task.ref, _is_plainly_over, _say_settlements)
 
 
 # ---- what the scripts answer
@@ -285,11 +364,16 @@ def revived(reply: bytes) -> list[ReviveResult]:
     return [_REVIVED[byte] for byte in reply]
 
 
-def leases(sections: Sequence[Any], holder: str, expires: int) -> Iterator[Lease]:
-    """Read the leases of a claim; *expires* is their end where they do not say another."""
-    for kind, keys, records, tokens, *ends in sections:
+def leases(
+    sections: Sequence[Any], holder: str, expires: int, tokens: Iterator[int]
+) -> Iterator[Lease]:
+    """Read the leases of a claim; *expires* and *tokens* are theirs unless they say others."""
+    for kind, keys, records, *old in sections:
         name = kind.decode()
-        ended = [int(end) for end in ends[0]] if ends else [expires] * len(keys)
-        numbers = (number for (number,) in _TOKEN.iter_unpack(tokens))
-        for key, record, token, end in zip(keys, records, numbers, ended, strict=True):
+        ends: Iterable[int] = repeat(expires)
+        if old:
+            tokens = (number for (number,) in _TOKEN.iter_unpack(old[0]))
+            ends = map(int, old[1])
+        # The tokens last: they go on with the next kind.
+        for key, record, end, token in zip(keys, records, ends, tokens, strict=False):
             yield lease_of(TaskRef(name, key.decode()), record, token, holder, end)

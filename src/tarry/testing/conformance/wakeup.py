@@ -245,7 +245,9 @@ class Waking:
 
         dues = [schedule(store, TaskRef(f"kind.{n}", "1"), In(n)).due for n in range(20)]
 
-        assert ear.heard(20) == dues
+        heard = ear.heard(20)
+        # Shards may lie on several servers.
+        assert (heard if store.capabilities.shards == 1 else sorted(heard)) == dues
 
     def test_an_earlier_task_of_the_same_kind_wakes(
         self, store: Store, listen: Callable[[], Ear]

@@ -9,5 +9,5 @@ for kind in pairs(kinds) do
     redis.call('UNLINK', P .. name .. kind)
   end
 end
-for _, name in ipairs({'h', 'x', 'e', 'p', 'ks', 'rev', 'meta'}) do redis.call('UNLINK', P .. name) end
+for _, name in ipairs({'h', 'x', 'e', 'p', 'k', 'ks', 'rev', 'meta'}) do redis.call('UNLINK', P .. name) end
 return 1

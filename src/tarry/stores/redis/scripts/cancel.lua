@@ -1,13 +1,11 @@
 -- cancel: empty waiting slots, and mark attempts in flight. Uses: freeing now calls records heads lives
--- ARGV: clock, call, then for each kind: kind, count, how (9 bytes an item), and for each item: key.
+-- ARGV: clock, call, then for each kind: kind, count, how (9 bytes an item; empty where all are plain, and no key comes twice), then all keys.
 --   how: >B i8: flags (1 if_revision, 2 only what runs), if_revision.
 -- Answers one byte each.
 local CANCELLED_, RUNNING, ABSENT, CONFLICT = '\0', '\1', '\2', '\3'
 
 local known = remembered()
 if known then return known end
-
-local answers = {}
 
 local function carefully(kind, key, flags, wanted)
   local life = at(kind, key, load(kind, key))
@@ -26,39 +24,33 @@ local function carefully(kind, key, flags, wanted)
   return RUNNING
 end
 
--- Plain waiting revisions, which are most, go together.
-local gone = {}
-local function flush(kind)
-  if #gone == 0 then return end
-  touch(kind)
-  redis.call('HDEL', P .. 'b:' .. kind, unpack(gone))
-  redis.call('ZREM', P .. 'd:' .. kind, unpack(gone))
-  gone = {}
+local function all(values, count)
+  for i = 1, count do
+    if not values[i] then return false end
+  end
+  return true
 end
 
+local answers = {}
 local place = 3
 while ARGV[place] do
   local kind, count, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 2]
-  local keys, seen = {}, {}
-  for i = 1, count do keys[i] = ARGV[place + 2 + i] end
-  local fronts = redis.call('HMGET', P .. 'b:' .. kind, unpack(keys))
-  local tokens = redis.call('HMGET', P .. 't:' .. kind, unpack(keys))
-  for i = 1, count do
-    local key, front = keys[i], fronts[i]
-    local flags, wanted = struct.unpack('>Bi8', hows, i * 9 - 8)
-    if tokens[i] or seen[key] or flags ~= 0 or (front and bit.band(string.byte(front, 35), MORE) ~= 0) then
-      flush(kind)
-      answers[#answers + 1] = carefully(kind, key, flags, wanted)
-    elseif front then
-      gone[#gone + 1] = key
-      answers[#answers + 1] = CANCELLED_
-    else
-      answers[#answers + 1] = ABSENT
+  local first, last = place + 3, place + 2 + count
+  local plain = hows == '' and redis.call('SISMEMBER', P .. 'k', kind) == 0
+  -- What can be claimed waits and has no attempt before it: if that is all, it goes together.
+  if plain and all(redis.call('ZMSCORE', P .. 'd:' .. kind, unpack(ARGV, first, last)), count) then
+    touch(kind)
+    redis.call('HDEL', P .. 'b:' .. kind, unpack(ARGV, first, last))
+    redis.call('ZREM', P .. 'd:' .. kind, unpack(ARGV, first, last))
+    answers[#answers + 1] = string.rep(CANCELLED_, count)
+  else
+    for i = 1, count do
+      local flags, wanted = 0, 0
+      if hows ~= '' then flags, wanted = struct.unpack('>Bi8', hows, i * 9 - 8) end
+      answers[#answers + 1] = carefully(kind, ARGV[place + 2 + i], flags, wanted)
     end
-    seen[key] = true
   end
-  flush(kind)
-  place = place + 3 + count
+  place = last + 1
 end
 refresh()
 wake()

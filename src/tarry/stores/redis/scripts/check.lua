@@ -12,7 +12,7 @@ for i = 2, #ARGV do
     if token then
       agrees = lease and not due
     else
-      agrees = due and not lease and tonumber(due) == struct.unpack('>i8', record)
+      agrees = due and not lease and tonumber(due) == struct.unpack('>i8', record, 17)
     end
     if not agrees then wrong[#wrong + 1] = key end
   end

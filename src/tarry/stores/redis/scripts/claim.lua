@@ -1,12 +1,14 @@
 -- claim: lease due tasks. Uses: freeing now records heads lives
--- ARGV: clock, holder, call, round, limit, lease_ms, nonce (6 bytes), turn, 1 to tell what is left, then the kinds.
+-- ARGV: clock, holder, call, round, limit, lease_ms, tokens (8 bytes each, the first 6 of all alike), turn, 1 to tell what is left, then
+--   the kinds.
 --   m:<holder>: the holder's newest claim, {call, round, kind, nonce, keys, kind, nonce, keys, ...}: a repeat finds its leases there, for
 --     as long as they can last and a late request may come.
--- Answers: now_us, next due ('' for none), 1 if it was made before, how many more are due, then for each kind: kind, keys, records, tokens
--- (8 bytes each, in one string), and the ends of the leases where they are not now + lease_ms.
+-- Answers: now_us, next due ('' for none), 1 if it was made before, how many more are due, then for each kind: kind, keys, records, and in a
+-- repeat the tokens and the ends of the leases; else they are the next of the tokens, and now + lease_ms.
 local RECLAIM = 500
 local holder, number, round = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local limit, lease_ms, nonce, turn = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
+local limit, lease_ms, marks, turn = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
+local nonce = string.sub(marks, 1, 6)
 local FEW, OVER = 8, 9
 
 local asked, kinds = {}, {}
@@ -57,8 +59,8 @@ local reply = {now_us, '', 0, 0}
 local function finish()
   local due, lease = first('h'), first('x')
   local next_due = due and lease and math.min(due, lease) or due or lease
-  if next_due then reply[2] = string.format('%.0f', next_due) end
-  reply[1] = string.format('%.0f', now_us)
+  if next_due then reply[2] = string.format('%d', next_due) end
+  reply[1] = string.format('%d', now_us)
   return reply
 end
 
@@ -84,17 +86,17 @@ if number > 0 then
       for i = 3, #newest, 3 do
         local kind, keys = newest[i], newest[i + 2]
         local tokens = redis.call('HMGET', P .. 't:' .. kind, unpack(keys))
-        local held, records, marks, ends = {}, {}, {}, {}
+        local held, records, found, ends = {}, {}, {}, {}
         for j, key in ipairs(keys) do
           local expires = tonumber(redis.call('ZSCORE', P .. 'l:' .. kind, key))
           if tokens[j] and string.sub(tokens[j], 1, 6) == newest[i + 1] and expires > now then
             held[#held + 1] = key
             records[#records + 1] = redis.call('HGET', P .. 'b:' .. kind, key)
-            marks[#marks + 1] = string.sub(tokens[j], 1, 8)
-            ends[#ends + 1] = string.format('%.0f', expires)
+            found[#found + 1] = string.sub(tokens[j], 1, 8)
+            ends[#ends + 1] = string.format('%d', expires)
           end
         end
-        reply[#reply + 1] = {kind, held, records, table.concat(marks), ends}
+        reply[#reply + 1] = {kind, held, records, table.concat(found), ends}
       end
       return finish()
     end
@@ -141,22 +143,21 @@ elseif #lanes > 1 then
   lanes = order
 end
 
-local expires, index = now + lease_ms, 0
+local expires, index = string.format('%d', now + lease_ms), 0
 for _, kind in ipairs(lanes) do
   local keys = {}
   if count[kind] > 0 then
     keys = redis.call('ZRANGEBYSCORE', P .. 'd:' .. kind, '-inf', now, 'LIMIT', 0, count[kind])
   end
   if #keys > 0 then
-    local ends, tokens, marks = {}, {}, {}
+    local ends, tokens = {}, {}
     local records = redis.call('HMGET', P .. 'b:' .. kind, unpack(keys))
     for i, key in ipairs(keys) do
-      local mark = nonce .. string.char(math.floor(index / 256), index % 256)
       index = index + 1
-      marks[i] = mark
+      local mark = string.sub(marks, index * 8 - 7, index * 8)
       ends[i * 2 - 1], ends[i * 2] = expires, key
       -- An occurrence of a declared series that was cancelled is handed out marked.
-      if bit.band(string.byte(records[i], 35), CANCELLED) ~= 0 then mark = mark .. 'c' end
+      if string.byte(records[i], FLAGS) % 4 >= CANCELLED then mark = mark .. 'c' end
       tokens[i * 2 - 1], tokens[i * 2] = key, mark
     end
     redis.call('ZREMRANGEBYRANK', P .. 'd:' .. kind, 0, #keys - 1)
@@ -164,7 +165,7 @@ for _, kind in ipairs(lanes) do
     redis.call('HSET', P .. 't:' .. kind, unpack(tokens))
     refresh_one('h', 'd:', kind)
     redis.call('ZADD', P .. 'x', 'LT', expires, kind)
-    reply[#reply + 1] = {kind, keys, records, table.concat(marks)}
+    reply[#reply + 1] = {kind, keys, records}
     claimed[#claimed + 1], claimed[#claimed + 2], claimed[#claimed + 3] = kind, nonce, keys
   end
 end

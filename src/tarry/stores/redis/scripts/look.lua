@@ -1,7 +1,7 @@
 -- look: show lives and what has ended, as they are stored. Uses: now
 -- ARGV: clock, then for each item: kind, key. Answers: now, then for each item:
 -- front record, token, end of the lease, record behind, newest dead letter, newest of the history; false for what is not there.
-local reply = {string.format('%.0f', now)}
+local reply = {string.format('%d', now)}
 
 local function newest(letter, kind, key)
   local found = redis.call('ZREVRANGEBYLEX', P .. letter .. 'z:' .. kind, '(' .. key .. '\1', '[' .. key .. '\0', 'LIMIT', 0, 1)

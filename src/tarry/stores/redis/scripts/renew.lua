@@ -2,7 +2,7 @@
 -- ARGV: clock, lease_ms, then for each kind: kind, count, tokens (8 bytes a lease), and for each lease: key.
 -- Answers one byte each.
 local RENEWED, CANCELLED, LOST = '\0', '\1', '\2'
-local expires = now + tonumber(ARGV[2])
+local expires = string.format('%d', now + tonumber(ARGV[2]))
 local answers = {}
 local place = 3
 while ARGV[place] do

@@ -1,5 +1,5 @@
 -- reschedule: give waiting revisions a new due. Uses: now calls revisions records heads lives
--- ARGV: clock, call, then for each kind: kind, count, how (26 bytes an item), and for each item: key.
+-- ARGV: clock, call, then for each kind: kind, count, distinct (1 if no key comes twice), how (26 bytes an item), then all keys.
 --   how: >B B i8 i8 i8: flags (1 relative to now, 2 relative to the due, 4 if_revision, 8 nominal), only (1 earlier, 2 later),
 --   due, if_revision, nominal. Answers >B i8 i8: status, due, revision.
 local ABSENT, RUNNING, CONFLICT, UNCHANGED, MOVED = 0, 1, 2, 3, 4
@@ -7,84 +7,77 @@ local ABSENT, RUNNING, CONFLICT, UNCHANGED, MOVED = 0, 1, 2, 3, 4
 local known = remembered()
 if known then return known end
 
-local answers = {}
-local function answer(status, due, revision)
-  answers[#answers + 1] = struct.pack('>Bi8i8', status, due, revision)
-end
-
 local function target(flags, value, old)
   if bit.band(flags, 2) ~= 0 then return math.min(math.max(old + value, now), LAST) end
-  return resolve(bit.band(flags, 1) ~= 0, value)
+  return resolve(flags % 2 == 1, value)
 end
 
 local function unwanted(only, due, old)
   return (only == 1 and due >= old) or (only == 2 and due <= old)
 end
 
-local function carefully(kind, key, hows, place)
-  local flags, only, value, wanted, nominal = struct.unpack('>BBi8i8i8', hows, place)
+local function carefully(kind, key, flags, only, value, wanted, nominal)
   local life = at(kind, key, load(kind, key))
   local old = life.waiting
-  if not old then return answer(life.running and RUNNING or ABSENT, 0, 0) end
-  if bit.band(flags, 4) ~= 0 and old.revision ~= wanted then
-    return answer(CONFLICT, old.due, old.revision)
-  end
+  if not old then return life.running and RUNNING or ABSENT, 0, 0 end
+  if bit.band(flags, 4) ~= 0 and old.revision ~= wanted then return CONFLICT, old.due, old.revision end
   local due = target(flags, value, old.due)
-  if unwanted(only, due, old.due) then return answer(UNCHANGED, old.due, old.revision) end
+  if unwanted(only, due, old.due) then return UNCHANGED, old.due, old.revision end
   local new = copy(old)
   new.due, new.revision, new.cancelled = due, draw(), false
   if bit.band(flags, 8) ~= 0 then new.nominal = nominal end
   put(kind, key, life, {waiting = new, running = life.running, token = life.token})
-  answer(MOVED, due, new.revision)
+  return MOVED, due, new.revision
 end
 
--- Plain waiting revisions, which are most, are written together: the first 16 bytes of a record are what changes.
-local bodies, dues, first = {}, {}, nil
-local function flush(kind)
-  if not first then return end
-  touch(kind)
-  redis.call('HSET', P .. 'b:' .. kind, unpack(bodies))
-  redis.call('ZADD', P .. 'd:' .. kind, unpack(dues))
-  news(kind, first)
-  bodies, dues, first = {}, {}, nil
-end
-
+local text, pack, unpack_how, byte = string.format, struct.pack, struct.unpack, string.byte
+local answers, _ = {}, nil
 local place = 3
 while ARGV[place] do
-  local kind, count, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 2]
-  local keys, seen = {}, {}
-  for i = 1, count do keys[i] = ARGV[place + 2 + i] end
-  local fronts = redis.call('HMGET', P .. 'b:' .. kind, unpack(keys))
-  local tokens = redis.call('HMGET', P .. 't:' .. kind, unpack(keys))
+  local kind, count, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 3]
+  local keys = place + 3
+  local last = keys + count
+  local fronts, tokens = {}, {}
+  if ARGV[place + 2] == '1' then
+    fronts = redis.call('HMGET', P .. 'b:' .. kind, unpack(ARGV, keys + 1, last))
+    if redis.call('EXISTS', P .. 't:' .. kind) == 1 then
+      tokens = redis.call('HMGET', P .. 't:' .. kind, unpack(ARGV, keys + 1, last))
+    end
+  end
+  -- Plain waiting revisions, which are most, are written together: of their records only the beginning changes.
+  local bodies, scores, size, first = {}, {}, 0, nil
   for i = 1, count do
-    local key, front = keys[i], fronts[i]
-    local flags, only, value, wanted = struct.unpack('>BBi8i8', hows, i * 26 - 25)
-    if tokens[i] or not front or seen[key] or flags >= 8 or bit.band(string.byte(front, 35), CANCELLED) ~= 0 then
-      flush(kind)
-      carefully(kind, key, hows, i * 26 - 25)
+    local key, front = ARGV[keys + i], fronts[i]
+    local flags, only, value, wanted, nominal = unpack_how('>BBi8i8i8', hows, i * 26 - 25)
+    local status, due, revision
+    if not front or tokens[i] or flags >= 8 or byte(front, FLAGS) % 4 >= CANCELLED then
+      status, due, revision = carefully(kind, key, flags, only, value, wanted, nominal)
     else
-      local old, revision = struct.unpack('>i8i8', front)
-      local due = target(flags, value, old)
+      local old, number
+      revision, _, old, number = unpack_how('>i8i8i8I2', front)
+      revision = revision + number
+      due = target(flags, value, old)
       if bit.band(flags, 4) ~= 0 and revision ~= wanted then
-        answer(CONFLICT, old, revision)
+        status, due = CONFLICT, old
       elseif unwanted(only, due, old) then
-        answer(UNCHANGED, old, revision)
+        status, due = UNCHANGED, old
       else
-        revision = draw()
-        bodies[#bodies + 1] = key
-        bodies[#bodies + 1] = struct.pack('>i8i8', due, revision) .. string.sub(front, 17)
-        dues[#dues + 1] = due
-        dues[#dues + 1] = key
+        status, revision, size = MOVED, draw(), size + 2
+        bodies[size - 1], bodies[size] = key, pack('>i8', revision) .. string.sub(front, 9, 16) .. pack('>i8I2', due, 0) .. string.sub(front, 27)
+        scores[size - 1], scores[size] = text('%d', due), key
         if not first or due < first then first = due end
-        answer(MOVED, due, revision)
       end
     end
-    seen[key] = true
+    answers[#answers + 1] = pack('>Bi8i8', status, due, revision)
   end
-  flush(kind)
-  place = place + 3 + count
+  if first then
+    touch(kind)
+    redis.call('HSET', P .. 'b:' .. kind, unpack(bodies))
+    redis.call('ZADD', P .. 'd:' .. kind, unpack(scores))
+    news(kind, first)
+  end
+  place = last + 1
 end
-keep_drawn()
 refresh()
 wake()
 return remember(table.concat(answers))

@@ -23,7 +23,6 @@ for place = 3, #ARGV, 3 do
     answers[#answers + 1] = REVIVED
   end
 end
-keep_drawn()
 refresh()
 wake()
 return remember(table.concat(answers))

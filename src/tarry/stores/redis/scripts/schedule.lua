@@ -1,21 +1,35 @@
 -- schedule: place each request in its ref's waiting slot. Uses: now calls revisions records heads lives
--- ARGV: clock, call, then for each kind: kind, count, how (10 bytes an item), and for each item: key, tail.
---   how: >B B i8: flags (1 relative due, 2 max_wait, 4 if_revision, 8 needs care), mode, due
---   tail: the record from `attempt` on; with care before that >i8 i8 i8: max_wait_ms, if_revision, nominal
+-- ARGV: clock, call, then for each kind: kind, count, plain (1 if none needs care, and no key comes twice), keeps (1 if history is kept
+--   of some), how (2 bytes an item; empty where all are 0), first and last due (empty unless all are plain and fixed), then all keys, all
+--   dues (+ before one from now on), all tails.
+--   how: flags (2 max_wait, 4 if_revision, 8 needs care), mode
+--   tail: the record from `place` on, from `due` on where first and last are given; with care before that >i8 i8 i8: max_wait_ms,
+--   if_revision, nominal
+--   k: SET of the kinds that ever kept history; a cancel need not look at the records of any other
 -- Answers >B i8 i8: status, due, revision, in the order asked; or, where all were new, ALL_NEW, now and the first revision:
 -- the others follow it one by one, and each due is what was asked for, from now on.
 local CREATED, REPLACED, KEPT, CONFLICT, ALL_NEW = 0, 1, 2, 3, 255
 local KEEP, EARLIEST, LATEST, FAIL = 1, 2, 3, 4
+local PLUS = 43
 
 local known = remembered()
 if known then return known end
 
-local answers, all_new = {}, true
-local function answer(status, due, revision)
-  answers[#answers + 1] = struct.pack('>Bi8i8', status, due, revision)
+local text, pack, byte = string.format, struct.pack, string.byte
+
+-- A due as a number, as the text of a score, and as it stands in a record.
+local later = {}
+local function due_of(asked)
+  local known = later[asked]
+  if not known then
+    local due = resolve(byte(asked) == PLUS, tonumber(asked))
+    known = {due, text('%d', due), pack('>i8', due)}
+    later[asked] = known
+  end
+  return known[1], known[2], known[3]
 end
 
-local function carefully(kind, key, flags, mode, value, tail)
+local function carefully(kind, key, asked, flags, mode, tail)
   local max_wait, wanted, nominal = 0, 0, 0
   if flags >= 8 then
     max_wait, wanted, nominal = struct.unpack('>i8i8i8', tail)
@@ -24,17 +38,18 @@ local function carefully(kind, key, flags, mode, value, tail)
   local life = at(kind, key, load(kind, key))
   local old = life.waiting
   if (bit.band(flags, 4) ~= 0 and (not old or old.revision ~= wanted)) or (old and mode == FAIL) then
-    return answer(CONFLICT, old and old.due or 0, old and old.revision or 0)
+    return CONFLICT, old and old.due or 0, old and old.revision or 0
   end
-  if old and mode == KEEP then return answer(KEPT, old.due, old.revision) end
-  local due, created = resolve(bit.band(flags, 1) ~= 0, value), now
+  if old and mode == KEEP then return KEPT, old.due, old.revision end
+  local due, created = due_of(asked), now
   if old and mode == EARLIEST then
     due, created = math.min(old.due, due), old.created
   elseif old and mode == LATEST then
     if bit.band(flags, 2) ~= 0 then due = math.min(due, old.created + max_wait) end
     due, created = math.max(old.due, due), old.created
   end
-  local new = open(struct.pack('>i8i8i8', due, draw(), created) .. tail)
+  local new = open(pack('>i8i8i8', 0, created, due) .. tail)
+  new.revision = draw()
   new.nominal = nominal
   if new.rule ~= '' and nominal == 0 then new.nominal = due end
   local before = old or life.running
@@ -42,80 +57,72 @@ local function carefully(kind, key, flags, mode, value, tail)
     new.rule, new.nominal, new.declared = before.rule, before.nominal, before.declared
   end
   put(kind, key, life, {waiting = new, running = life.running, token = life.token})
-  answer(old and REPLACED or CREATED, due, new.revision)
+  return old and REPLACED or CREATED, due, new.revision
 end
 
--- New refs, which are most, are written together.
-local bodies, dues, size, first = {}, {}, 0, nil
-local function flush(kind)
-  if not first then return end
-  touch(kind)
-  redis.call('HSET', P .. 'b:' .. kind, unpack(bodies))
-  redis.call('ZADD', P .. 'd:' .. kind, unpack(dues))
-  news(kind, first)
-  bodies, dues, size, first = {}, {}, 0, nil
-end
+-- New refs, which are most, are written together; what is answered of them is their dues, in `answers`.
+local answers, all_new = {}, true
 
--- The text of a due is dear to make: a batch often has one due for all.
-local texts = {}
-local function text(due)
-  local known = texts[due]
-  if not known then
-    known = string.format('%.0f', due)
-    texts[due] = known
+local function place_new(kind, count, fixed, keys, dues, tails)
+  local bodies, scores, size = {}, {}, #answers
+  local head, earliest = pack('>i8i8', first_of(), now), fixed
+  for i = 1, count do
+    local key, asked, tail = ARGV[keys + i], ARGV[dues + i], ARGV[tails + i]
+    bodies[i * 2 - 1], scores[i * 2] = key, key
+    if fixed then
+      bodies[i * 2], scores[i * 2 - 1], answers[size + i] = head .. tail, asked, asked
+    else
+      local due, score, packed = due_of(asked)
+      bodies[i * 2], scores[i * 2 - 1], answers[size + i] = head .. packed .. tail, score, due
+      if not earliest or due < earliest then earliest = due end
+    end
   end
-  return known
+  local lane = touch(kind)
+  redis.call('HSET', P .. 'b:' .. kind, unpack(bodies))
+  redis.call('ZADD', P .. 'd:' .. kind, unpack(scores))
+  news(kind, earliest)
+  if not lane.paused and (not lane.head or earliest < lane.head) then
+    redis.call('ZADD', P .. 'h', text('%d', earliest), kind)
+  end
 end
 
-local unpack_how, pack_head = struct.unpack, struct.pack
-local first_revision
+local function in_full()
+  for i = 1, #answers do answers[i] = pack('>Bi8i8', CREATED, tonumber(answers[i]), first_of() + i - 1) end
+  all_new = false
+end
+
+local function any(values, count)
+  for i = 1, count do
+    if values[i] then return true end
+  end
+  return false
+end
+
 local place = 3
 while ARGV[place] do
-  local kind, count, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 2]
-  local keys, seen, simple = {}, {}, true
-  for i = 1, count do keys[i] = ARGV[place + 1 + i * 2] end
-  local fronts = redis.call('HMGET', P .. 'b:' .. kind, unpack(keys))
-  for i = 1, count do
-    local key, tail = keys[i], ARGV[place + 2 + i * 2]
-    local flags, mode, value = unpack_how('>BBi8', hows, i * 10 - 9)
-    if fronts[i] or flags >= 8 or seen[key] then
-      flush(kind)
-      if all_new then
-        -- What was answered in short until now is answered in full.
-        all_new = false
-        for j = 1, #answers do answers[j] = struct.pack('>Bi8i8', CREATED, answers[j], first_revision + j - 1) end
-      end
-      simple = false
-      carefully(kind, key, flags, mode, value, tail)
-    else
-      local due, revision = resolve(flags % 2 == 1, value), draw()
-      size = size + 2
-      bodies[size - 1], bodies[size] = key, pack_head('>i8i8i8', due, revision, now) .. tail
-      dues[size - 1], dues[size] = text(due), key
-      if not first or due < first then first = due end
-      if all_new then
-        first_revision = first_revision or revision
-        answers[#answers + 1] = due
-      else
-        answer(CREATED, due, revision)
-      end
-    end
-    seen[key] = true
-  end
-  local earliest = first
-  flush(kind)
-  if simple then
-    local lane = touch(kind)
-    if not lane.paused and (not lane.head or earliest < lane.head) then
-      redis.call('ZADD', P .. 'h', earliest, kind)
+  local kind, count, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 4]
+  local low, high = tonumber(ARGV[place + 5]), tonumber(ARGV[place + 6])
+  local keys = place + 6
+  local dues, tails = keys + count, keys + count * 2
+  if ARGV[place + 3] == '1' then redis.call('SADD', P .. 'k', kind) end
+  local there = redis.call('HMGET', P .. 'b:' .. kind, unpack(ARGV, keys + 1, dues))
+  local fixed = low and low >= now and high <= LAST
+  if all_new and ARGV[place + 2] == '1' and (fixed or not low) and not any(there, count) then
+    place_new(kind, count, fixed and low, keys, dues, tails)
+  else
+    if all_new then in_full() end
+    for i = 1, count do
+      local flags, mode, tail = 0, 0, ARGV[tails + i]
+      if hows ~= '' then flags, mode = byte(hows, i * 2 - 1, i * 2) end
+      if low then tail = string.sub(tail, 9) end
+      answers[#answers + 1] = pack('>Bi8i8', carefully(kind, ARGV[keys + i], ARGV[dues + i], flags, mode, tail))
     end
   end
-  place = place + 3 + count * 2
+  place = tails + count + 1
 end
-keep_drawn()
 if all_new then
   wake()
-  return remember(struct.pack('>Bi8i8', ALL_NEW, now, first_revision))
+  return remember(pack('>Bi8i8', ALL_NEW, now, first_of()))
 end
 refresh()
 wake()

@@ -1,15 +1,14 @@
 -- settle: record outcomes and end leases. Uses: freeing now calls revisions records heads lives
--- ARGV: clock, call, then for each kind: kind, count, how (34 bytes an item), and for each item: key, and its reason if it has one.
---   how: token (8 bytes), >B B i8 i8 i8: flags (1 relative due, 2 successor, 4 plainly over: nothing is kept or placed, 8 has a
---   reason), outcome (0 done, 1 dead, 2 retry, 3 snooze, 4 release), due, successor's due, successor's nominal.
+-- ARGV: clock, call, then for each kind: kind, count, plain (1 if all are plainly over, and no key comes twice), tokens (8 bytes an item),
+--   how (26 bytes an item, empty where all are plain), then all keys, then the reasons of those that have one.
+--   how: >B B i8 i8 i8: flags (1 relative due, 2 successor, 8 has a reason), outcome (0 done, 1 dead, 2 retry, 3 snooze, 4 release), due,
+--   successor's due, successor's nominal. Plainly over: done, and nothing is kept or placed.
 -- Answers one byte each.
 local SETTLED, SUPERSEDED, LEASE_LOST = '\0', '\1', '\2'
 local DONE, DEAD, RETRY, SNOOZE, RELEASE = 0, 1, 2, 3, 4
 
 local known = remembered()
 if known then return known end
-
-local answers = {}
 
 local function again(life, flags, outcome, value, reason)
   local record = copy(life.running)
@@ -30,10 +29,9 @@ local function successor(record, due, nominal)
   return new
 end
 
-local function carefully(kind, key, hows, place, reason)
+local function carefully(kind, key, token, flags, outcome, value, next_due, nominal, reason)
   local life = load(kind, key)
-  if not life.token or string.sub(life.token, 1, 8) ~= string.sub(hows, place, place + 7) then return LEASE_LOST end
-  local flags, outcome, value, next_due, nominal = struct.unpack('>BBi8i8i8', hows, place + 8)
+  if not life.token or string.sub(life.token, 1, 8) ~= token then return LEASE_LOST end
   local cancelled = #life.token > 8
   if outcome == DONE then
     ended('K', kind, key, tried(life.running), reason, false)
@@ -56,45 +54,40 @@ local function carefully(kind, key, hows, place, reason)
   return SETTLED
 end
 
--- What is plainly over, which is most, goes together.
-local gone = {}
-local function flush(kind)
-  if #gone == 0 then return end
-  touch(kind).leases = true
-  redis.call('HDEL', P .. 'b:' .. kind, unpack(gone))
-  redis.call('HDEL', P .. 't:' .. kind, unpack(gone))
-  redis.call('ZREM', P .. 'l:' .. kind, unpack(gone))
-  gone = {}
+-- Whether these are exactly those tokens; one of a cancelled attempt is longer, and so is not.
+local function are(held, count, tokens)
+  for i = 1, count do
+    if not held[i] then return false end
+  end
+  return table.concat(held) == tokens
 end
 
+local answers = {}
 local place = 3
 while ARGV[place] do
-  local kind, count, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 2]
-  local keys, reasons, seen = {}, {}, {}
-  place = place + 3
-  for i = 1, count do
-    keys[i] = ARGV[place]
-    place = place + 1
-    if string.byte(hows, i * 34 - 25) >= 8 then
-      reasons[i] = ARGV[place]
-      place = place + 1
+  local kind, count, tokens, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 3], ARGV[place + 4]
+  local first, last = place + 5, place + 4 + count
+  -- What is plainly over, which is most, goes together.
+  if ARGV[place + 2] == '1' and redis.call('EXISTS', P .. 'n:' .. kind) == 0
+      and are(redis.call('HMGET', P .. 't:' .. kind, unpack(ARGV, first, last)), count, tokens) then
+    touch(kind).leases = true
+    redis.call('HDEL', P .. 'b:' .. kind, unpack(ARGV, first, last))
+    redis.call('HDEL', P .. 't:' .. kind, unpack(ARGV, first, last))
+    redis.call('ZREM', P .. 'l:' .. kind, unpack(ARGV, first, last))
+    answers[#answers + 1] = string.rep(SETTLED, count)
+  else
+    for i = 1, count do
+      local flags, outcome, value, next_due, nominal, reason = 0, DONE, 0, 0, 0, ''
+      if hows ~= '' then flags, outcome, value, next_due, nominal = struct.unpack('>BBi8i8i8', hows, i * 26 - 25) end
+      if flags >= 8 then
+        last = last + 1
+        reason = ARGV[last]
+      end
+      answers[#answers + 1] = carefully(kind, ARGV[place + 4 + i], string.sub(tokens, i * 8 - 7, i * 8), flags,
+        outcome, value, next_due, nominal, reason)
     end
   end
-  local tokens = redis.call('HMGET', P .. 't:' .. kind, unpack(keys))
-  local behind = redis.call('EXISTS', P .. 'n:' .. kind) == 1
-  for i = 1, count do
-    local key, how = keys[i], i * 34 - 33
-    if tokens[i] == string.sub(hows, how, how + 7) and bit.band(string.byte(hows, how + 8), 4) ~= 0
-        and not behind and not seen[key] then
-      gone[#gone + 1] = key
-      answers[#answers + 1] = SETTLED
-    else
-      flush(kind)
-      answers[#answers + 1] = carefully(kind, key, hows, how, reasons[i] or '')
-    end
-    seen[key] = true
-  end
-  flush(kind)
+  place = last + 1
 end
 
 -- History that was kept long enough is forgotten, a few records with each settlement.
@@ -106,7 +99,6 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', P .. 'ks', '-inf', now, 'LIM
   redis.call('HDEL', P .. 'Kb:' .. kind, record)
   if redis.call('EXISTS', P .. 'Kz:' .. kind, P .. 'Dz:' .. kind) == 0 then redis.call('ZREM', P .. 'e', kind) end
 end
-keep_drawn()
 refresh()
 wake()
 return remember(table.concat(answers))

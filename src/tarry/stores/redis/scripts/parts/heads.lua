@@ -39,6 +39,6 @@ end
 
 local function wake()
   if soonest and soonest - now <= 2000 then
-    redis.call('$PUBLISH', P .. 'wake', string.format('%.0f', soonest))
+    redis.call('$PUBLISH', P .. 'wake', string.format('%d', soonest))
   end
 end

@@ -43,7 +43,7 @@ local function put(kind, key, old, new)
   local waiting = new.waiting
   if waiting then
     redis.call('HSET', P .. 'b:' .. kind, key, close(waiting))
-    redis.call('ZADD', P .. 'd:' .. kind, waiting.due, key)
+    redis.call('ZADD', P .. 'd:' .. kind, string.format('%d', waiting.due), key)
     if old.running or not old.waiting or old.waiting.due ~= waiting.due
         or old.waiting.revision ~= waiting.revision then
       news(kind, waiting.due)
