@@ -53,7 +53,7 @@ def work() -> None:
 
 def main() -> None:
     with TemporaryDirectory() as folder:
-        environ = {**os.environ, "TARRY_STORE": f"sqlite:///{folder}/messages.db"}
+        environ = {"TARRY_STORE": f"sqlite:///{folder}/messages.db", **os.environ}
         for what, crash_at in [("schedule", ""), ("work", "lunch"), ("work", "")]:
             print(f"process: {what}", flush=True)
             environ["CRASH_AT"] = crash_at

@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from redis import Redis
+from tests.network.servers import HOST, UNSYNCED, Server, redis
 
 from tarry import Dead, Tarry
 from tarry.cli.main import cli
@@ -16,6 +19,9 @@ from tarry.lease import Lease
 from tarry.request import Settlement
 
 URL = "sqlite:///shop.db"
+ON_EVERY_MEDIUM = {"test_act", "test_look", "test_mend", "test_metrics"}
+"""The modules whose tests run on each medium, but for those that are marked with one."""
+_SOON_MS = 180_000
 Run = Callable[..., Result]
 Spawn = Callable[..., subprocess.Popen[str]]
 
@@ -23,7 +29,7 @@ SHOP = """
 import sys
 from tarry import Tarry
 
-app = Tarry("sqlite:///shop.db")
+app = Tarry("URL")
 empty = Tarry()
 number = 7
 
@@ -39,14 +45,58 @@ def send_report() -> None:
 """
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of some modules on each medium."""
+    everywhere = metafunc.module.__name__.rpartition(".")[2] in ON_EVERY_MEDIUM
+    if everywhere and metafunc.definition.get_closest_marker("medium") is None:
+        on_redis = pytest.param("redis", marks=pytest.mark.medium("redis"))
+        metafunc.parametrize("url", ["sqlite", on_redis], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Serve all tests of this process."""
+    with redis(tmp_path_factory.mktemp("redis"), *UNSYNCED) as server:
+        yield server
+
+
+@pytest.fixture
+def operator(redis_server: Server) -> Iterator[Redis]:
+    """Give orders to a Redis that is empty when a test begins."""
+    with closing(Redis(host=HOST, port=redis_server.port)) as operator:
+        operator.flushall()
+        yield operator
+
+
+@pytest.fixture
+def redis_url(redis_server: Server, operator: Redis) -> str:
+    """Return the URL of that Redis."""
+    del operator
+    return f"redis://{HOST}:{redis_server.port}"
+
+
+def stays(operator: Redis) -> list[bytes]:
+    """Return the keys that do not expire within minutes; what has just gone says -2."""
+    kept = ((key, operator.pttl(key)) for key in operator.scan_iter(count=1_000))
+    return [key for key, left in kept if left == -1 or left > _SOON_MS]
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    """Return the store that commands use if none is named: a file, or where it is said Redis."""
+    if getattr(request, "param", "sqlite") == "redis":
+        return str(request.getfixturevalue("redis_url"))
+    return URL
+
+
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> Path:
     """Work in an empty folder, with settings of nobody else."""
     for name in list(os.environ):
         if name.startswith("TARRY_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TARRY_STORE", URL)
+    monkeypatch.setenv("TARRY_STORE", url)
     tmp_path.chmod(0o700)
     return tmp_path
 
@@ -67,18 +117,18 @@ def run() -> Run:
 
 
 @pytest.fixture
-def shop(folder: Path) -> Iterator[Tarry]:
+def shop(folder: Path, url: str) -> Iterator[Tarry]:
     """Hand out an app on the store that the commands use."""
-    with Tarry(URL) as app:
+    with Tarry(url) as app:
         app.store  # noqa: B018 - makes the file
         yield app
 
 
 @pytest.fixture
-def module(folder: Path) -> Path:
+def module(folder: Path, url: str) -> Path:
     """Put shop.py, with an app in it, where the commands run."""
     path = folder / "shop.py"
-    path.write_text(SHOP)
+    path.write_text(SHOP.replace("URL", url))
     return path
 
 

@@ -25,6 +25,7 @@ def facts(result: Result) -> dict[str, Any]:
 # ---- schedule
 
 
+@pytest.mark.medium("sqlite")
 def test_schedule_makes_the_store_and_says_what_it_did(run: Run, folder: Path) -> None:
     result = run("schedule", "order.cancel", "30m", "--key", "42", "--payload", '{"order_id": 42}')
 

@@ -177,6 +177,7 @@ def test_pause_and_resume(run: Run, shop: Tarry, claim: Claim) -> None:
 # ---- migrate
 
 
+@pytest.mark.medium("sqlite")
 def test_migrate_makes_the_layout_and_says_what_it_did(run: Run, folder: Path) -> None:
     first = run("migrate").stdout
     again = run("migrate", "--json")
@@ -186,6 +187,7 @@ def test_migrate_makes_the_layout_and_says_what_it_did(run: Run, folder: Path) -
     assert (folder / "shop.db").exists()
 
 
+@pytest.mark.medium("sqlite")
 def test_a_store_of_a_newer_tarry_is_refused(run: Run, shop: Tarry, folder: Path) -> None:
     shop.close()
     db = sqlite3.connect(folder / "shop.db")
@@ -198,6 +200,7 @@ def test_a_store_of_a_newer_tarry_is_refused(run: Run, shop: Tarry, folder: Path
 # ---- doctor
 
 
+@pytest.mark.medium("sqlite")
 def test_doctor_finds_nothing_and_shows_what_is_promised(run: Run, shop: Tarry) -> None:
     result = run("doctor")
     [found] = objects(run("doctor", "--json"))
@@ -209,6 +212,7 @@ def test_doctor_finds_nothing_and_shows_what_is_promised(run: Run, shop: Tarry) 
     assert found["facts"]["SQLite"] == sqlite3.sqlite_version
 
 
+@pytest.mark.medium("sqlite")
 def test_doctor_sees_who_else_may_use_the_file(run: Run, shop: Tarry, folder: Path) -> None:
     (folder / "shop.db").chmod(0o644)
     folder.chmod(0o777)
@@ -220,6 +224,7 @@ def test_doctor_sees_who_else_may_use_the_file(run: Run, shop: Tarry, folder: Pa
     folder.chmod(stat.S_IRWXU)
 
 
+@pytest.mark.medium("sqlite")
 def test_doctor_sees_sockets_of_dead_workers(run: Run, shop: Tarry, folder: Path) -> None:
     wake = folder / "shop.db-wake"
     wake.mkdir(exist_ok=True)
@@ -295,6 +300,7 @@ def test_health_takes_its_limit_from_the_environment(
     assert "TARRY_MAX_OVERDUE" in run("health", code=2).stderr
 
 
+@pytest.mark.medium("sqlite")
 def test_health_of_a_store_that_does_not_answer_is_exit_5(run: Run, folder: Path) -> None:
     result = run("health", "--json", code=5)
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from msgspec.structs import replace
+from redis import Redis
+from tests.cli.conftest import stays
 
 from tarry.testing.proof import campaigns
 from tarry.testing.proof.campaign import Campaign
@@ -27,7 +29,8 @@ Run = Callable[..., Result]
 Spawn = Callable[..., subprocess.Popen[str]]
 
 KEYS = {
-    *("histories", "model_histories", "kills", "stalls", "power_cuts", "syscalls"),
+    *("histories", "model_histories", "kills", "stalls", "server_kills"),
+    *("power_cuts", "syscalls"),
     *("violations", "controls", "rules", "counts", "skipped", "seconds", "first_seed"),
     *("interrupted", "store", "processes", "cores", "python", "tarry"),
 }
@@ -58,7 +61,13 @@ def test_the_proof_in_json_says_what_was_tried_and_what_was_not(
     assert said["violations"] == []
     assert len(said["controls"]) > 20
     assert None not in said["controls"].values()
-    assert set(said["skipped"]) == {"kills", "stalls", "power-cuts", "system-calls"}
+    assert set(said["skipped"]) == {
+        "kills",
+        "stalls",
+        "server-kills",
+        "power-cuts",
+        "system-calls",
+    }
     assert said["kills"] == 0
     assert "without" not in err
     assert f"seeds from {said['first_seed']} on" in err
@@ -320,7 +329,7 @@ def test_where_nothing_can_be_tried_nothing_is_proven() -> None:
     done = without(["greenlet", "hypothesis"], "--store", "memory:", "--budget", "1ms")
 
     assert done.returncode == 1
-    assert "**0 violations, 7 campaigns skipped: nothing in 0 s**" in done.stdout
+    assert "**0 violations, 8 campaigns skipped: nothing in 0 s**" in done.stdout
     assert "without controls nothing is proven: greenlet is not installed" in done.stderr
     assert "without simulation nothing is proven: greenlet is not installed" in done.stderr
 
@@ -386,3 +395,48 @@ def test_the_shortest_history_of_a_control_is_told_without_a_seed(run: Run) -> N
     said = run("prove", "--control", "pop-then-run", code=1).stdout
 
     assert "BROKEN: lost" in said
+
+
+# ---- on a server
+
+
+@pytest.mark.slow
+@pytest.mark.medium("redis")
+def test_a_server_is_tried_in_namespaces_of_their_own(
+    spawn: Spawn, redis_url: str, operator: Redis
+) -> None:
+    operator.set("somebody's", "own")
+    chosen = ["--only", "model,kills", "--store", redis_url, "--budget", "1s"]
+
+    out, err = spawn("prove", *chosen, "--json").communicate()
+
+    said = json.loads(out)
+    assert said["violations"] == [], err
+    assert (said["store"], said["model_histories"] > 0, said["kills"] > 0) == ("redis", True, True)
+    assert stays(operator) == [b"somebody's"]
+
+
+@pytest.mark.slow
+@pytest.mark.medium("redis")
+def test_what_is_interrupted_leaves_no_namespace_on_a_server(
+    spawn: Spawn, redis_url: str, operator: Redis
+) -> None:
+    proof = spawn("prove", "--only", "kills", "--store", redis_url, "--processes", "1")
+    # A process for the slice, the nursery, producers and workers: the campaign is under way.
+    await_children(proof.pid, 8)
+
+    proof.terminate()
+    _, err = proof.communicate()
+
+    assert proof.returncode == 130, err
+    assert stays(operator) == []
+
+
+@pytest.mark.medium("redis")
+def test_what_does_not_apply_to_a_server_is_told(run: Run, redis_url: str) -> None:
+    def refused(campaign: str) -> str:
+        return run("prove", "--only", campaign, "--store", redis_url, code=2).stderr
+
+    assert "power-cuts: it is about files, and this store is none" in refused("power-cuts")
+    assert "system-calls: it is about files, and this store is none" in refused("system-calls")
+    assert "server-kills: it kills a Redis that it starts itself" in refused("server-kills")

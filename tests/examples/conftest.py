@@ -1,16 +1,67 @@
-"""Loads an example afresh for each test, as a worker would import it."""
+"""Loads an example afresh for each test, as a worker would import it; on every medium."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import count
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from tests.network.servers import HOST, UNSYNCED, Server, redis
+
+from tarry.clock import Clock
+from tarry.stores.redis.store import RedisStore
+from tarry.stores.redis.url import parse
+from tarry.stores.store import Store
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 Load = Callable[[str], ModuleType]
+VIRTUAL = "tarry.testing.virtual"
+_NUMBERS = count()
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with redis(tmp_path_factory.mktemp("redis"), *UNSYNCED) as server:
+        yield server
+
+
+@pytest.fixture
+def on_redis(redis_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let apps use a real Redis, whatever store they name; virtual time runs there, too."""
+    opened: list[RedisStore] = []
+    place = parse(f"redis://{HOST}:{redis_server.port}")
+    run = next(_NUMBERS)
+
+    def connect(_url: str, *, namespace: str, clock: Clock | None) -> Store:
+        opened.append(RedisStore(place, namespace=f"{namespace}.{run}", clock=clock))
+        return opened[-1]
+
+    class InVirtualTime(RedisStore):
+        def __init__(self, *, namespace: str, clock: Clock, rng: object) -> None:
+            del rng
+            super().__init__(place, namespace=f"{namespace}.{next(_NUMBERS)}", clock=clock)
+            opened.append(self)
+
+        def next_due(self, kinds: Sequence[str]) -> int | None:
+            return self.claim(kinds, limit=0, lease_ms=1, holder="virtual").next_due
+
+    import_module(VIRTUAL)
+    monkeypatch.setattr(sys.modules[VIRTUAL], "MemoryStore", InVirtualTime)
+    monkeypatch.setattr("tarry.app.connect", connect)
+    yield
+    assert opened, "the story was told elsewhere"
+    for store in opened:
+        store.close()
+
+
+def anywhere() -> list[Any]:
+    """Return the media as parameters."""
+    return ["memory", pytest.param("redis", marks=pytest.mark.medium("redis"))]
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
 """Every example runs as a script, tells its story and ends by itself."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.network.servers import HOST, Server
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NOT_A_STORY = {"smtp_sink"}
@@ -59,3 +61,41 @@ def test_an_example_ends_by_itself_and_leaves_nothing_behind(name: str, tmp_path
 @pytest.mark.parametrize("name", sorted(LAST_LINES))
 def test_an_example_is_named_in_the_table_of_examples(name: str) -> None:
     assert f"({name}.py)" in (EXAMPLES / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.medium("redis")
+@pytest.mark.parametrize("name", sorted(LAST_LINES.keys() - {"recovery_after_restart"}))
+def test_an_example_tells_the_same_story_on_redis(
+    name: str,
+    on_redis: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(EXAMPLES)
+
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+
+    assert set(LAST_LINES[name]) <= set(capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.medium("redis")
+def test_a_worker_that_was_killed_is_followed_by_another_on_redis(
+    redis_server: Server, tmp_path: Path
+) -> None:
+    name = "recovery_after_restart"
+    environ = {**os.environ, "TARRY_STORE": f"redis://{HOST}:{redis_server.port}"}
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / f"{name}.py"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert set(LAST_LINES[name]) <= set(done.stdout.splitlines())

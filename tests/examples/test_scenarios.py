@@ -6,11 +6,18 @@ from datetime import UTC, datetime, timedelta
 from types import ModuleType
 
 import pytest
+from tests.examples.conftest import anywhere
 
 from tarry import CancelResult, Tarry
 from tarry.testing import virtual
 
 Load = Callable[[str], ModuleType]
+
+
+@pytest.fixture(autouse=True, params=anywhere())
+def _medium(request: pytest.FixtureRequest) -> None:
+    if request.param == "redis":
+        request.getfixturevalue("on_redis")
 
 
 def ms(moment: datetime) -> int:

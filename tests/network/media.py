@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 from tests.network import wire
-from tests.network.servers import HOST, LIMIT, Server, python, redis
+from tests.network.servers import HOST, LIMIT, UNSYNCED, Server, python, redis
 from tests.network.socket_store import TIMEOUT, SocketStore
 
 from tarry.stores.redis.links import Link
@@ -136,8 +136,8 @@ class RedisMedium(Medium):
         sent: dict[str, list[int]] = defaultdict(list)
         self._sent[id(store)] = sent
 
-        def open_counted(address: Address, *, timeout: float | None = None) -> Link:
-            return cast("Link", _Counted(open_link(address, timeout=timeout), sent))
+        def open_counted(address: Address, **options: Any) -> Link:
+            return cast("Link", _Counted(open_link(address, **options), sent))
 
         links.open = open_counted  # type: ignore[method-assign]
         links.forget(address)
@@ -208,11 +208,11 @@ def socket_medium(_folder: Path) -> Medium:
 
 
 def redis_medium(folder: Path) -> Medium:
-    return RedisMedium(redis(folder))
+    return RedisMedium(redis(folder, *UNSYNCED))
 
 
 def sharded_medium(folder: Path) -> Medium:
-    return RedisMedium(redis(folder), "&shards=4")
+    return RedisMedium(redis(folder, *UNSYNCED), "&shards=4")
 
 
 MEDIA: dict[str, Callable[[Path], Medium]] = {

@@ -41,7 +41,10 @@ class World:
         self.medium = medium
         self.proxy = Proxy(*medium.address, coverage=coverage)
         self.direct = medium.store(medium.address, namespace, timeout=LIMIT)
-        self._through = medium.store(self.proxy.address, namespace, timeout=timeout)
+        # A busy machine may need longer for the first greeting than a verb is given.
+        self._through = patiently(
+            lambda: medium.store(self.proxy.address, namespace, timeout=timeout)
+        )
         self.store = self._through
         self.app = Tarry("memory:", namespace=namespace, retry_for=LIMIT)
         self.app.swap(self.store, SYSTEM)

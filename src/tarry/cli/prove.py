@@ -124,23 +124,25 @@ def prove(
       model         a store beside the memory store: both must answer the same
       kills         real producers and workers, killed at random instants
       stalls        real workers, stopped for longer than their leases
+      server-kills  a Redis of its own, killed and started again under producers and workers
       power-cuts    a disk that forgets what was not synced
       system-calls  a process that is killed, or whose disk fails, at each write and sync
 
     Each does at least one slice, and the controls all of them, however small the budget. What they
-    stand on: pip install 'tarry[prove]', and strace for system-calls. A campaign that
-    cannot be run is skipped, and the report says why. Ctrl-C and SIGTERM end it at once, with the
-    report so far.
+    stand on: pip install 'tarry[prove]', strace for system-calls, tarry[redis] and redis-server
+    for server-kills. A campaign that cannot be run, or has nothing to do with a store, is skipped,
+    and the report says why. Ctrl-C and SIGTERM end it at once, with the report so far.
 
     Without --store the simulation runs on tarry's own model of a store and the rest on temporary
-    files. With it they all run on that store: beside a file, in files of their own; on a server,
-    in namespaces of their own. What was made is removed.
+    files and servers. With it they all run on that store: beside a file, in files of their own; on
+    a server, in namespaces of their own; that server is never stopped. What was made is removed.
 
     \b
     tarry prove                                    a minute of everything
     tarry prove --budget 8h --report proof.md      a night of it
     tarry prove --only simulation,controls
     tarry prove --store sqlite:////mnt/disk/any.db
+    tarry prove --store redis://localhost --only model,kills,stalls
     tarry prove --seed 4711                        one history, line by line
     tarry prove --seed 4711 --shortest             … and what of it matters
     tarry prove --control no-start-gate            what a wrong algorithm does

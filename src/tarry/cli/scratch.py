@@ -26,6 +26,7 @@ def scratch(url: str | None, name: str) -> Iterator[Tarry]:
                 yield app
             finally:
                 sweep(app)
+                app.store.abandon()
         return
     with TemporaryDirectory(prefix=f"tarry-{name}-") as folder:
         file = Path(folder) / "tarry.db"

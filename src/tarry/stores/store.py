@@ -1,7 +1,7 @@
 """Store and Capabilities: the contract of every medium; read it first."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -200,6 +200,28 @@ class Store(ABC):
     def facts(self) -> dict[str, str]:
         """Tell `tarry doctor` what is worth knowing of the medium: its version, its layout."""
         return {}
+
+    def abandon(self) -> None:
+        """Remove a namespace that was made for a while, when nobody uses it any more.
+
+        For `tarry bench`, `demo` and `prove`, which leave a medium as they found it: what waits,
+        what is dead, and, where a medium keeps more of a namespace than its tasks, all of that.
+        What runs may stay until a claim finds that its lease has ended.
+        """
+        for state in (TaskState.SCHEDULED, TaskState.LEASED):
+            self.cancel([Cancellation(task.ref) for task in self._every(state)])
+        # A claim finds the leases that have ended, and with them what was cancelled.
+        self.claim(list(self.counts()), limit=1, lease_ms=1, holder="abandon")
+        self.purge([DeadRef(task.ref, task.revision) for task in self._every(TaskState.DEAD)])
+
+    def _every(self, state: TaskState) -> Iterator[Task]:
+        cursor: str | None = None
+        while True:
+            page = self.scan(Filter(state), cursor=cursor)
+            yield from page.tasks
+            cursor = page.cursor
+            if cursor is None:
+                return
 
     @abstractmethod
     def close(self) -> None:

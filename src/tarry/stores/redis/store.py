@@ -231,6 +231,10 @@ class RedisStore(Store):
         """Tell versions, layout and persistence."""
         return {**self._survey.facts(), "shards": str(self._shards)}
 
+    def abandon(self) -> None:
+        """Remove every key of the namespace, running attempts too; what is remembered expires."""
+        self._exchange.calls("abandon", [(shard, ()) for shard in self._all], durable=True)
+
     def close(self) -> None:
         """Let go of the servers."""
         self._wakeups.close()

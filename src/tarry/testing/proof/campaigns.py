@@ -6,7 +6,6 @@ that a tool that is missing takes only its own campaign away.
 
 import sys
 from collections import Counter
-from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
 from urllib.parse import parse_qsl, urlsplit
@@ -16,7 +15,7 @@ from tarry.stores.store import Store
 from tarry.testing.clock import ManualClock
 from tarry.testing.ledger import Asked, Entry, Failed, Started
 from tarry.testing.proof.campaign import FILE, Campaign, Caught, Slice
-from tarry.testing.proof.place import leave, lodge, lodging
+from tarry.testing.proof.place import leave, lodge, lodged, lodging
 from tarry.testing.proof.tally import Broken, Tally
 
 _MODEL = 10
@@ -144,6 +143,13 @@ def stalls(first: int, count: int, url: str) -> Tally:
         return murder.stalls(first, count, url=own)
 
 
+def server_kills(first: int, count: int, _url: str) -> Tally:
+    """Kill a server of our own under real producers and workers."""
+    from tarry.testing.proof import kills as murder  # noqa: PLC0415 - see above
+
+    return murder.server_kills(first, count)
+
+
 def power_cuts(first: int, count: int, url: str) -> Tally:
     """Cut the power under a file."""
     from tarry.testing.proof import power  # noqa: PLC0415 - see above
@@ -177,10 +183,18 @@ def lacking(module: str, package: str, _url: str = "") -> str:
 
 
 def _needs_processes(url: str) -> str:
-    with lodging(url) as own, closing(lodge(own)) as store:
+    with lodging(url) as own, lodged(own) as store:
         shared = store.capabilities.shared
         medium = store.capabilities.medium
     return "" if shared else f"{medium} lives in one process: there is nobody to kill"
+
+
+def _needs_server(url: str) -> str:
+    from tarry.testing.proof import redis_server  # noqa: PLC0415 - see above
+
+    if url != _OWN_SERVER:
+        return "it kills a Redis that it starts itself, and no other: leave --store out"
+    return redis_server.unavailable()
 
 
 def _needs_power(url: str) -> str:
@@ -202,6 +216,8 @@ def _needs_file(url: str) -> str:
     return "" if file_of(url) else "it is about files, and this store is none"
 
 
+_OWN_SERVER = "redis:"
+"""Stands for a server that the campaign starts itself."""
 _prove = partial(lacking, "greenlet", "'tarry[prove]'")
 _HERE = __name__
 
@@ -256,6 +272,16 @@ CAMPAIGNS = (
         _needs_processes,
         least=3,
         most=9,
+    ),
+    Campaign(
+        "server-kills",
+        "server kills",
+        "a Redis of its own, killed (SIGKILL) under real producers and workers, and started again",
+        f"{_HERE}:server_kills",
+        _needs_server,
+        _OWN_SERVER,
+        least=5,
+        most=25,
     ),
     Campaign(
         "power-cuts",

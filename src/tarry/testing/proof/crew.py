@@ -20,10 +20,14 @@ import msgspec
 
 from tarry.clock import SYSTEM
 from tarry.testing.proof.campaign import Slice, Work
+from tarry.testing.proof.place import guests
 from tarry.testing.proof.tally import Broken
 
 LOG = "log"
 """The file, in the folder of the proof, with whatever processes have to say."""
+
+GUESTS = "guests"
+"""The file, in the same folder, with the namespaces that they use."""
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -42,7 +46,11 @@ class Hand:
 
     def __init__(self, folder: Path) -> None:
         # All that is made, by whomever, is in the folder, and goes with it.
-        places = {"TMPDIR": str(folder), "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "drawn")}
+        places = {
+            "TMPDIR": str(folder),
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "drawn"),
+            **guests(folder / GUESTS),
+        }
         with (folder / LOG).open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - this module, with this interpreter
                 [sys.executable, "-m", __name__],

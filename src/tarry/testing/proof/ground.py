@@ -1,7 +1,7 @@
 """Ground: what a simulated history runs on: a real store, tarry's own model, or a control."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from random import Random
 
 import msgspec
@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from tarry.clock import Clock
 from tarry.errors import ConfigError
-from tarry.stores.store import Capabilities, Store
+from tarry.stores.store import Capabilities, Store, Watcher
 from tarry.testing.controls.control import Control
-from tarry.testing.proof.place import leave, lodge, lodging
+from tarry.testing.proof.place import leave, lodge, lodged, lodging
 from tarry.testing.simulation import REAL, Bench, Plan, draw
+from tarry.testing.simulation.plan import Fault
+from tarry.testing.simulation.wire import Wire
 
 _OF_THE_NETWORK = {"cut", "deaf", "lag"}
 
@@ -33,11 +35,14 @@ def ground(url: str) -> Iterator[Ground]:
         yield Ground()
         return
     with lodging(url) as own:
-        with closing(lodge(own)) as store:
+        with lodged(own) as store:
             networked = store.capabilities.remembers_calls
         stores = _Stores(own)
         try:
-            yield Ground(Bench(store=stores), draw if networked else draw_embedded)
+            if networked:
+                yield Ground(Bench(store=stores, wire=_Deaf), draw_deaf)
+            else:
+                yield Ground(Bench(store=stores), draw_embedded)
         finally:
             stores.leave()
 
@@ -58,6 +63,21 @@ class _Stores:
         """Leave the last one."""
         while self._open:
             leave(self._open.pop())
+
+
+class _Deaf(Wire):
+    """A way to a server whose wake-ups come in real time, and so have no place in virtual time."""
+
+    def watch(self, callback: Watcher) -> Callable[[], None]:
+        """Hear of nothing."""
+        del callback
+        return lambda: None
+
+
+def draw_deaf(seed: int) -> Plan:
+    """Return the plan of *seed* for workers that hear of nothing, and look every two seconds."""
+    plan = draw(seed)
+    return replace(plan, faults=(*plan.faults, Fault(0, "mute")))
 
 
 def draw_embedded(seed: int) -> Plan:

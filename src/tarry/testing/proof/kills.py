@@ -1,17 +1,18 @@
-"""Kills and stalls: real processes under fire on a real store, judged by their ledger."""
+"""Kills and stalls: real processes under fire on a real store, judged by their ledger.
+
+The medium itself too, where it is a server that can be started for the purpose.
+"""
 
 import random
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from tarry.clock import SYSTEM, nap
-from tarry.errors import UnsupportedError
-from tarry.request import DeadRef
-from tarry.stores.connect import connect
+from tarry.errors import StoreError, StoreUnavailableError, UnsupportedError
 from tarry.stores.store import Filter, Store
 from tarry.task import TaskState
 from tarry.testing.ledger import (
@@ -27,12 +28,18 @@ from tarry.testing.ledger import (
     check,
 )
 from tarry.testing.proof.nursery import Child, Nursery
+from tarry.testing.proof.place import leave, lodge
+from tarry.testing.proof.redis_server import RedisServer
 from tarry.testing.proof.tally import Broken, Tally
 
 Progress = Callable[[int], None]
 
 _LEASE_MS = 1_000
 """Long enough that a busy machine does not keep a healthy worker from renewing."""
+_LONG_LEASE_MS = 3_000
+"""Long enough for renewals that get no reply at first."""
+_UP, _DOWN = 0.15, 0.1
+"""Seconds for which a server lives, at least, and is away, at most, not counting its start."""
 _WORKERS = 4
 _PRODUCERS = 3
 _STALLED = 3
@@ -52,12 +59,14 @@ def run(
     url: str,
     progress: Progress = _silent,
     careless: bool = False,
+    rough: bool = False,
 ) -> Tally:
     """Kill producers and workers *count* times, then let healthy workers finish, and judge.
 
     *careless* plants a bug, workers that take at most once: this campaign's negative control.
+    *rough*: replies get lost meanwhile, so that producers must repeat, and leases last longer.
     """
-    with closing(_Field(seed, url, "kills")) as field:
+    with closing(_Field(seed, url, "kills", rough=rough)) as field:
         role = "work_carelessly" if careless else "work"
         field.open_fire(role, count, progress)
         return field.end(count)
@@ -70,16 +79,33 @@ def stalls(seed: int, count: int, *, url: str, progress: Progress = _silent) -> 
         return field.end(count)
 
 
+def server_kills(
+    seed: int, count: int, *, progress: Progress = _silent, keeps: bool = True
+) -> Tally:
+    """Kill a server under its producers and workers *count* times, start it again, and judge.
+
+    It syncs every write before it answers; with *keeps* false it writes nothing down, which is
+    this campaign's negative control.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="redis-") as folder,
+        closing(RedisServer(Path(folder), keeps=keeps)) as server,
+        closing(_Field(seed, server.url, "server-kills", rough=True)) as field,
+    ):
+        field.crash(server, count, progress)
+        return field.end(count)
+
+
 class _Field:
     """Processes at work in a namespace of their own, and the book they all write."""
 
-    def __init__(self, seed: int, url: str, campaign: str) -> None:
+    def __init__(self, seed: int, url: str, campaign: str, *, rough: bool = False) -> None:
         self._dice = random.Random(seed)  # noqa: S311 - a seed of the campaign
-        unique = random.SystemRandom().getrandbits(48)
-        namespace = f"proof.{campaign}.{unique:x}"
-        self._store = connect(url, namespace=namespace)
+        self._rough = rough
+        self._store = lodge(url, campaign=f"{campaign}.")
+        namespace = self._store.namespace
         if not self._store.capabilities.shared:
-            self._store.close()
+            leave(self._store)
             message = f"{url} cannot be shared between processes: there is nobody to kill"
             raise UnsupportedError(message)
         self._folder = Path(tempfile.mkdtemp(prefix=f"tarry-{campaign}-"))
@@ -96,12 +122,14 @@ class _Field:
 
     def _worker(self, role: str = "work") -> Child:
         self._processes += 1
-        return self._nursery.start(role, lease=f"{_LEASE_MS}ms", concurrency=8)
+        lease_ms = _LONG_LEASE_MS if self._rough else _LEASE_MS
+        return self._nursery.start(role, lease=f"{lease_ms}ms", concurrency=8)
 
     def _producer(self, run_ms: float = 15) -> Child:
         self._processes += 1
         seed = self._dice.getrandbits(32)
-        return self._nursery.start("produce", seed=seed, era=self._era, run_ms=run_ms)
+        wishes = {"seed": seed, "era": self._era, "run_ms": run_ms, "patient": self._rough}
+        return self._nursery.start("produce", **wishes)
 
     def _kill(self, child: Child) -> None:
         if not self._nursery.kill(child):
@@ -144,6 +172,22 @@ class _Field:
             left -= len(stalled)
             progress(len(stalled))
 
+    def crash(self, server: RedisServer, count: int, progress: Progress) -> None:
+        """Kill the server at one instant after the other; whoever uses it goes on by itself."""
+        self._workers = [self._worker() for _ in range(_WORKERS)]
+        self._producers = [self._producer() for _ in range(_PRODUCERS)]
+        for number in range(count):
+            self._era = number // _ERA
+            nap(_UP + self._dice.random() * _UP)
+            # A lease that ends meanwhile is no fault of its holder; what was acknowledged stays.
+            for worker in self._workers:
+                self._book.write(Failed(by=worker.name, how="cut off"))
+            server.kill()
+            self._book.write(Failed(by="server", how="server killed"))
+            nap(self._dice.random() * _DOWN)
+            server.start()
+            progress(1)
+
     # ---- the end
 
     def end(self, tried: int) -> Tally:
@@ -151,13 +195,12 @@ class _Field:
         for producer in self._producers:
             self._kill(producer)
         deadline = SYSTEM.elapsed() + _DRAIN_NS
-        while not is_drained(self._store) and SYSTEM.elapsed() < deadline:
+        while not self._is_drained() and SYSTEM.elapsed() < deadline:
             nap(0.01)
         for worker in self._workers:
             if not self._nursery.stop(worker):
                 self._found("hung", f"{worker.name} did not stop by itself")
         enter_the_end(self._store, self._book)
-        _sweep(self._store)
         entries = self._book.entries()
         for violation in check(entries):
             self._found(violation.rule, f"{violation.ref}: {violation.said}")
@@ -166,11 +209,19 @@ class _Field:
         counts = _counts(entries) | {"processes": self._processes}
         return Tally(tried, counts, self._broken)
 
+    def _is_drained(self) -> bool:
+        try:
+            return is_drained(self._store)
+        except StoreUnavailableError:
+            # A connection was cut while nobody used it.
+            return False
+
     def close(self) -> None:
         """Leave nothing running, and no book but one that shows something."""
         self._nursery.close()
         self._book.close()
-        self._store.close()
+        with suppress(StoreError):
+            leave(self._store)
         if not self._broken:
             shutil.rmtree(self._folder)
 
@@ -203,12 +254,6 @@ def _left(store: Store) -> Iterable[Left]:
                 )
             if (cursor := page.cursor) is None:
                 break
-
-
-def _sweep(store: Store) -> None:
-    """Leave no dead letters behind in a store that may be somebody's own."""
-    while tasks := store.scan(Filter(TaskState.DEAD)).tasks:
-        store.purge([DeadRef(task.ref, task.revision) for task in tasks])
 
 
 def _counts(entries: Iterable[Entry]) -> dict[str, int]:

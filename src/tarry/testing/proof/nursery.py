@@ -21,8 +21,9 @@ from typing import Any
 import msgspec
 
 from tarry.clock import SYSTEM, nap
-from tarry.errors import TarryError
+from tarry.errors import StoreUnavailableError, TarryError
 from tarry.stores.connect import connect
+from tarry.stores.store import Store
 from tarry.testing.ledger import Book, Failed
 from tarry.testing.proof import roles
 
@@ -128,7 +129,7 @@ class Parent:
         return pid
 
     def _live(self, role: str, name: str, number: int, page: mmap, options: dict[str, Any]) -> None:
-        store = connect(self._url, namespace=self._namespace)
+        store = _connected(self._url, self._namespace)
         make = roles.Careless if role == "work_carelessly" else roles.Witness
         witness = make(store, Book(self._ledger), number=number, by=name, page=page)
         if role == "produce":
@@ -205,6 +206,18 @@ class Parent:
             for pid in list(self._names):
                 os.kill(pid, signal.SIGKILL)
                 self._reap(pid)
+
+
+def _connected(url: str, namespace: str) -> Store:
+    """Open the store as a process that is started again and again: it may be away for a while."""
+    deadline = SYSTEM.elapsed() + _PATIENCE_NS
+    while True:
+        try:
+            return connect(url, namespace=namespace)
+        except StoreUnavailableError:
+            if SYSTEM.elapsed() > deadline:
+                raise
+            nap(0.01)
 
 
 def _be(live: Callable[[], None]) -> None:

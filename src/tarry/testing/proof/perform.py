@@ -10,8 +10,9 @@ import msgspec
 
 from tarry.errors import ConfigError, StoreUnavailableError
 from tarry.testing.proof.campaign import Campaign
+from tarry.testing.proof.crew import GUESTS
 from tarry.testing.proof.orchestra import Orchestra, Part
-from tarry.testing.proof.place import folder_of, lodge, lodging
+from tarry.testing.proof.place import clear, folder_of, lodged, lodging
 from tarry.testing.proof.report import Report
 
 
@@ -54,8 +55,8 @@ def _refuse(store: str) -> None:
     if folder is not None and not os.access(folder, os.W_OK):
         message = f"{folder} is no folder that can be written to; nothing was made"
         raise StoreUnavailableError(message)
-    with lodging(store) as own:
-        lodge(own).close()
+    with lodging(store) as own, lodged(own):
+        pass
 
 
 def perform(
@@ -73,13 +74,15 @@ def perform(
     except KeyboardInterrupt:
         interrupted = True
     finally:
+        if wish.store is not None and beside is None:
+            clear(wish.store, folder / GUESTS)
         if not any(part.done.broken for part in parts):
             shutil.rmtree(folder, ignore_errors=True)
     return Report(
         parts,
         skipped,
         wanted,
-        medium="memory, sqlite" if wish.store is None else wish.store.partition(":")[0],
+        medium=_medium(campaigns) if wish.store is None else wish.store.partition(":")[0],
         first_seed=wish.first,
         seconds=orchestra.elapsed() / 1e9,
         processes=wish.processes,
@@ -87,6 +90,11 @@ def perform(
         folder=str(folder),
         interrupted=interrupted,
     )
+
+
+def _medium(campaigns: Sequence[Campaign]) -> str:
+    media = {"memory", *(campaign.url.partition(":")[0] for campaign in campaigns)}
+    return ", ".join(sorted(media))
 
 
 def _controls(campaigns: Sequence[Campaign]) -> list[str]:

@@ -1,17 +1,20 @@
 """Place: where the stores of a proof lie: never among anybody's own tasks, and nothing is left."""
 
+import os
 import random
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from tarry.clock import Clock
-from tarry.request import Cancellation, DeadRef
+from tarry.errors import TarryError
 from tarry.stores.connect import connect, file_of
-from tarry.stores.store import Filter, Store
-from tarry.task import Task, TaskState
+from tarry.stores.store import Store
+
+_GUESTS = "TARRY_PROOF_GUESTS"
+"""Names the file in which processes of a proof note the namespaces that they use."""
 
 
 def folder_of(url: str) -> Path | None:
@@ -32,27 +35,48 @@ def lodging(url: str) -> Iterator[str]:
         yield f"{scheme}:///{file}?{query}" if query else f"{scheme}:///{file}"
 
 
-def lodge(url: str, clock: Clock | None = None) -> Store:
+def lodge(url: str, clock: Clock | None = None, campaign: str = "") -> Store:
     """Open a store in a namespace of its own."""
-    namespace = f"proof.{random.SystemRandom().getrandbits(48):x}"
+    namespace = f"proof.{campaign}{random.SystemRandom().getrandbits(48):x}"
+    _note("+", namespace)
     return connect(url, namespace=namespace, clock=clock)
 
 
 def leave(store: Store) -> None:
-    """Cancel what waits, purge what is dead, and close; a lease that still runs stays."""
-    for state in (TaskState.SCHEDULED, TaskState.LEASED):
-        store.cancel([Cancellation(task.ref) for task in _all(store, state)])
-    # A claim finds the leases that have ended, and with them what was cancelled.
-    store.claim(list(store.counts()), limit=1, lease_ms=1, holder="proof")
-    store.purge([DeadRef(task.ref, task.revision) for task in _all(store, TaskState.DEAD)])
+    """Remove the namespace, and close; a lease that still runs may stay."""
+    store.abandon()
+    _note("-", store.namespace)
     store.close()
 
 
-def _all(store: Store, state: TaskState) -> Iterator[Task]:
-    cursor: str | None = None
-    while True:
-        page = store.scan(Filter(state), cursor=cursor)
-        yield from page.tasks
-        cursor = page.cursor
-        if cursor is None:
-            return
+@contextmanager
+def lodged(url: str) -> Iterator[Store]:
+    """Lend a store in a namespace of its own, which is left at the end."""
+    store = lodge(url)
+    try:
+        yield store
+    finally:
+        leave(store)
+
+
+def guests(book: Path) -> dict[str, str]:
+    """Return the environment in which processes note in *book* where they lodge."""
+    return {_GUESTS: str(book)}
+
+
+def clear(url: str, book: Path) -> None:
+    """Remove the namespaces that were noted in *book* and not left: their processes were killed."""
+    if not book.exists():
+        return
+    lines = book.read_text().split()
+    left = {line[1:] for line in lines if line[0] == "-"}
+    for namespace in [line[1:] for line in lines if line[0] == "+" and line[1:] not in left]:
+        with suppress(TarryError), closing(connect(url, namespace=namespace)) as store:
+            store.abandon()
+
+
+def _note(sign: str, namespace: str) -> None:
+    book = os.environ.get(_GUESTS)
+    if book is not None:
+        with Path(book).open("a") as page:
+            page.write(f"{sign}{namespace}\n")

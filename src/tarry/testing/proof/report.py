@@ -18,6 +18,7 @@ _TOTALS = {
     "model_histories": "model",
     "kills": "kills",
     "stalls": "stalls",
+    "server_kills": "server-kills",
     "power_cuts": "power-cuts",
     "syscalls": "system-calls",
 }

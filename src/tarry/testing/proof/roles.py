@@ -64,6 +64,8 @@ class Work(msgspec.Struct):
 class Witness:
     """A store that notes in a book what is asked of it, and the answers; all else is its own.
 
+    A call that is repeated because its reply was lost is the same operation.
+
     *page*, shared with the parent, counts what a worker has under way: its first byte is 0 while
     the process may be stalled. In a call it would hold up others at an embedded medium; between
     the start gate and the handler it would begin what it had rightly been allowed to begin.
@@ -77,6 +79,10 @@ class Witness:
         self.by = by
         self._ops = itertools.count(number * _OPS + 1)
         self._notes = Notes(book.write, by=by)
+        self._calls: dict[str, list[int]] = {}
+        """The ops of the calls that have no answer yet."""
+        self._claim = (0, 0)
+        """The newest claim's number, and its op."""
         self._page = page
         self._counting = threading.Lock()
 
@@ -101,8 +107,12 @@ class Witness:
         finally:
             self.let_go()
 
-    def _ask(self, verb: str, items: Sequence[Asking]) -> list[int]:
+    def _ask(self, verb: str, items: Sequence[Asking], call: str) -> list[int]:
+        if call in self._calls:
+            return self._calls[call]
         ops = [next(self._ops) for _ in items]
+        if call:
+            self._calls[call] = ops
         for op, item in zip(ops, items, strict=True):
             named = None if isinstance(item, DeadRef) else item.if_revision
             entry = Asked(
@@ -121,19 +131,20 @@ class Witness:
 
     def schedule(self, requests: Sequence[Request], *, call: str = "") -> list[Scheduled]:
         """Schedule, noted."""
-        ops = self._ask("schedule", requests)
+        ops = self._ask("schedule", requests, call)
         answers = self._store.schedule(list(map(_signed, requests, ops)), call=call)
-        self._placed(ops, answers)
+        self._placed(ops, answers, call)
         return answers
 
     def reschedule(self, moves: Sequence[Move], *, call: str = "") -> list[Moved]:
         """Move, noted."""
-        ops = self._ask("move", moves)
+        ops = self._ask("move", moves, call)
         answers = self._store.reschedule(moves, call=call)
-        self._placed(ops, answers)
+        self._placed(ops, answers, call)
         return answers
 
-    def _placed(self, ops: Sequence[int], answers: Sequence[Scheduled | Moved]) -> None:
+    def _placed(self, ops: Sequence[int], answers: Sequence[Scheduled | Moved], call: str) -> None:
+        self._calls.pop(call, None)
         for op, answer in zip(ops, answers, strict=True):
             self._book.write(
                 Answered(
@@ -148,8 +159,9 @@ class Witness:
         self, cancellations: Sequence[Cancellation], *, call: str = ""
     ) -> list[CancelResult]:
         """Cancel, noted."""
-        ops = self._ask("cancel", cancellations)
+        ops = self._ask("cancel", cancellations, call)
         answers = self._store.cancel(cancellations, call=call)
+        self._calls.pop(call, None)
         for op, answer in zip(ops, answers, strict=True):
             self._book.write(Answered(op=op, status=answer.value))
         return answers
@@ -158,8 +170,11 @@ class Witness:
         self, kinds: Sequence[str], *, limit: int, lease_ms: int, holder: str, call: int = 0
     ) -> Claimed:
         """Claim, noted."""
-        op = next(self._ops)
-        self._book.write(Asked(op=op, verb="claim", by=self.by))
+        number, op = self._claim
+        if not call or number != call:
+            op = next(self._ops)
+            self._claim = call, op
+            self._book.write(Asked(op=op, verb="claim", by=self.by))
         with self._under_way():
             claimed = self._store.claim(
                 kinds, limit=limit, lease_ms=lease_ms, holder=holder, call=call
@@ -174,9 +189,13 @@ class Witness:
 
     def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
         """Settle, noted: what was decided, and whether the store took it."""
-        self._notes.finished(settlements, self._earliest)
+        if call not in self._calls:
+            self._notes.finished(settlements, self._earliest)
+            if call:
+                self._calls[call] = []
         with self._under_way():
             answers = self._store.settle(settlements, call=call)
+        self._calls.pop(call, None)
         self._notes.settled(settlements, answers)
         return answers
 
@@ -260,15 +279,18 @@ def _do(deed: str, ctx: Context) -> None:
             pass
 
 
-def produce(witness: Witness, *, seed: int, era: int = 0, run_ms: float = 15) -> None:
+def produce(
+    witness: Witness, *, seed: int, era: int = 0, run_ms: float = 15, patient: bool = False
+) -> None:
     """Be a producer: schedule, replace, move and cancel until killed.
 
-    One in three asks the store itself, one asks by the app, and one by its coroutines.
+    One in three asks the store itself, one asks by the app, and one by its coroutines. A *patient*
+    one never asks the store itself: nobody would repeat what gets no reply.
     """
     dice = random.Random(seed)  # noqa: S311 - a seed of the campaign
-    app = Tarry()
+    app = Tarry(retry_for=_RETRY_FOR)
     app.swap(cast("Store", witness), SYSTEM)
-    way = seed % 3
+    way = 1 + seed % 2 if patient else seed % 3
     if way == _BY_COROUTINES:
         asyncio.run(_produce_together(app, _wishes(witness.by, dice, era), dice, run_ms))
     for verb, ref in _wishes(witness.by, dice, era):
@@ -280,6 +302,7 @@ def produce(witness: Witness, *, seed: int, era: int = 0, run_ms: float = 15) ->
 
 
 _BY_APP, _BY_COROUTINES = 1, 2
+_RETRY_FOR = 20.0
 _TOGETHER = 4
 """So many coroutines share what a producer wishes: what they ask for at once is one call."""
 _PAUSE = 0.006

@@ -1,7 +1,8 @@
 -- claim: lease due tasks. Uses: freeing now records heads lives
 -- ARGV: clock, holder, call, round, limit, lease_ms, tokens (8 bytes each, the first 6 of all alike), turn, 1 to tell what is left, then
 --   the kinds.
---   m:<holder>: the holder's newest claim, {call, round, kind, nonce, keys, kind, nonce, keys, ...}: a repeat finds its leases there.
+--   m:<holder>: the holder's newest claim, {call, round, kind, nonce, keys, kind, nonce, keys, ...}: a repeat finds its leases there, for
+--     as long as they can last and a late request may come.
 -- Answers: now_us, next due ('' for none), 1 if it was made before, how many more are due, then for each kind: kind, keys, records, and in a
 -- repeat the tokens and the ends of the leases; else they are the next of the tokens, and now + lease_ms.
 local RECLAIM = 500
@@ -80,7 +81,7 @@ if number > 0 then
       -- A second round of such a try may still be on its way: it must not take what nobody would know of.
       if ARGV[9] == '1' and newest[2] < OVER then
         newest[2] = OVER
-        redis.call('SET', P .. 'm:' .. holder, cmsgpack.pack(newest), 'PX', 3600000)
+        redis.call('SET', P .. 'm:' .. holder, cmsgpack.pack(newest), 'PX', lease_ms + 60000)
       end
       for i = 3, #newest, 3 do
         local kind, keys = newest[i], newest[i + 2]
@@ -172,6 +173,6 @@ if ARGV[9] == '1' and index == limit then
   for _, kind in ipairs(due) do reply[4] = reply[4] + redis.call('ZCOUNT', P .. 'd:' .. kind, '-inf', now) end
 end
 if number > 0 then
-  redis.call('SET', P .. 'm:' .. holder, cmsgpack.pack(claimed), 'PX', 3600000)
+  redis.call('SET', P .. 'm:' .. holder, cmsgpack.pack(claimed), 'PX', lease_ms + 60000)
 end
 return finish()
