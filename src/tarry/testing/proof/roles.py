@@ -161,7 +161,9 @@ class Witness:
                 kinds, limit=limit, lease_ms=lease_ms, holder=holder, call=call
             )
         self._book.write(Answered(op=op, status="claimed"))
-        self._now = claimed.now
+        # Shards have clocks of their own: a lease tells when it was granted.
+        granted = (lease.expires - lease_ms for lease in claimed.leases)
+        self._now = max((claimed.now, *granted))
         self._claims.update((lease.token, op) for lease in claimed.leases)
         return claimed
 
