@@ -77,6 +77,8 @@ class Server:
     def stop(self) -> None:
         """Freeze it: connections are made and bytes taken, but nothing is answered."""
         os.kill(self._process.pid, signal.SIGSTOP)
+        # On a busy machine it may run for a while before it notices.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def go_on(self) -> None:
         """Let a frozen one go on."""

@@ -62,11 +62,12 @@ class Trial:
         self.ledger.entries += left(self.store)
 
     def _drained(self) -> bool:
+        # Twice: a count looks several times, and may miss what changes its slot meanwhile.
         try:
-            counts = self.store.counts([KIND])[KIND]
+            found = [self.store.counts([KIND])[KIND] for _ in range(2)]
         except StoreUnavailableError:
             return False
-        return not counts.scheduled and not counts.leased
+        return not any(counts.scheduled or counts.leased for counts in found)
 
     def goes_on(self, count: int = 50) -> None:
         """Wait until so many more attempts have begun."""

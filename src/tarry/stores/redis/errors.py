@@ -6,6 +6,7 @@ from tarry.errors import StoreError, StoreFullError, StoreRefusedError, StoreUna
 
 _PASSING = ("CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOREPLICAS", "READONLY", "TRYAGAIN")
 """Words of refusals that pass by themselves: a failover, a start, a move of slots."""
+_TLS = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
 
 
 def translate(error: Exception, where: str, *, failover: bool = False) -> StoreError:
@@ -20,6 +21,11 @@ def translate(error: Exception, where: str, *, failover: bool = False) -> StoreE
         return StoreRefusedError(
             f"{where} refused the user or password, or does not allow what tarry needs: {said}; "
             "nothing was written"
+        )
+    if any(word in said for word in _TLS):
+        return StoreRefusedError(
+            f"{where} was reached, but not by TLS that can be trusted: {said}; nothing was "
+            "written; name the authority with ssl_ca_certs=, or write redis:// for one without TLS"
         )
     if isinstance(error, redis.OutOfMemoryError) or "OOM " in said:
         return StoreFullError(

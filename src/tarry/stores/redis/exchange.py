@@ -111,7 +111,7 @@ class Exchange:
         ]
         deadline, pause = SYSTEM.elapsed() + self._patience_ns, _FIRST_PAUSE
         for tries in count(1):
-            left = []
+            left, early = [], False
             for sent, reply in self._round(pending, durable=durable):
                 if not isinstance(reply, ResponseError):
                     replies[sent.place] = reply
@@ -119,9 +119,10 @@ class Exchange:
                     raise self.failed(reply) from reply
                 else:
                     left.append(self._again(sent, reply, lua))
+                    early = early or isinstance(reply, TryAgainError)
             if not left:
                 break
-            if tries > _QUICK_TRIES or any(sent.address == _UNKNOWN for sent in left):
+            if tries > _QUICK_TRIES or early:
                 nap(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             pending = left

@@ -59,6 +59,14 @@ class Survey:
             )
             raise StoreRefusedError(message)
 
+        role = self._info(address, "replication").get("role")
+        if role == "slave" and not self._exchange.servers.failover:
+            message = (
+                f"{_text(address)} is a read-only replica; nothing was written; name the primary "
+                "in the store's URL, or its sentinels with redis+sentinel://"
+            )
+            raise StoreRefusedError(message)
+
     def settle_layout(self, shards: int | None, default: int) -> int:
         """Return the number of shards of the namespace, which is fixed with its first use."""
         known = self._exchange.call("layout", 0, (VERSION, shards or default))
