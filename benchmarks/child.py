@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger import Ledger
-from measure import KIND, app_on, url
+from measure import KIND, app_on, place_of, url
 
 from tarry import Tarry
 from tarry.events import Event, WorkerStarted
@@ -88,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     programs = parser.add_subparsers(required=True)
     working = programs.add_parser("worker")
-    working.add_argument("path", type=Path)
+    working.add_argument("path", type=place_of)
     working.add_argument("ledger", type=Path)
     working.add_argument("--handler", choices=["async", "sync"], default="async")
     working.add_argument("--pause-ms", type=float, default=0.0)

@@ -35,9 +35,18 @@ GOALS = {
 
 def main() -> None:
     if sys.argv[1:2] == ["worker"]:
-        work(*(Path(name) for name in sys.argv[2:]))
+        work(measure.place_of(sys.argv[2]), *(Path(name) for name in sys.argv[3:]))
         return
-    parser = measure.parser(__doc__)
+    options = read_options(__doc__)
+    report = measure.Report(options)
+    run(options, report)
+    report.show()
+
+
+def read_options(about: str | None) -> argparse.Namespace:
+    """Return what the command line asks for; `store` is the URL of a store other than a file."""
+    parser = measure.parser(about)
+    parser.set_defaults(store="")
     parser.add_argument("--tasks", type=int, default=1_000_000, help="of the herd for one worker")
     parser.add_argument("--shared", type=int, default=100_000, help="of the herd for several")
     parser.add_argument("--workers", type=int, default=4)
@@ -45,13 +54,16 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.tasks, options.shared, options.workers = 4_000, 2_000, 2
-    report = measure.Report(options)
+    return options
+
+
+def run(options: argparse.Namespace, report: measure.Report) -> None:
+    """Measure, and take the figures into the report."""
     found = alone(options, report) | shared(options, report)
     for name, value in found.items():
         unit = name.rsplit("_", 1)[-1]
         known = unit if unit in {"ms", "mb", "us"} else "/s" if unit == "executed" else "tasks"
         report.add(name, value, known, GOALS.get(name, ""))
-    report.show()
 
 
 # ---- one worker, a herd and a trickle
@@ -59,11 +71,11 @@ def main() -> None:
 
 def alone(options: argparse.Namespace, report: measure.Report) -> dict[str, float]:
     """Let one worker meet the herd while the trickle goes on."""
-    with measure.scratch(options) as folder, measure.app_on(folder / "tarry.db") as app:
+    with measure.scratch(options) as folder, measure.app_on(store(folder, options)) as app:
         herd = Ledger.create(folder / "herd", options.tasks)
         # More than can be needed: the trickle lasts as long as the herd.
         trickle = Ledger.create(folder / "trickle", PER_SECOND * (600 + options.tasks // 1_000))
-        with worker(folder / "tarry.db", herd.path, trickle.path) as process:
+        with worker(store(folder, options), herd.path, trickle.path) as process:
             dues = place(app, options.tasks, options, report)
             before, used = process.rss_kb(), process.cpu_seconds()
             report.note(f"one worker, process {process.pid}, due at {max(dues)}")
@@ -131,7 +143,7 @@ def shared(options: argparse.Namespace, report: measure.Report) -> dict[str, flo
     """Let several workers share a herd."""
     with (
         measure.scratch(options) as folder,
-        measure.app_on(folder / "tarry.db") as app,
+        measure.app_on(store(folder, options)) as app,
         ExitStack() as processes,
     ):
         ledgers = [
@@ -139,7 +151,7 @@ def shared(options: argparse.Namespace, report: measure.Report) -> dict[str, flo
         ]
         none = Ledger.create(folder / "trickle", 1)
         for ledger in ledgers:
-            processes.enter_context(worker(folder / "tarry.db", ledger.path, none.path))
+            processes.enter_context(worker(store(folder, options), ledger.path, none.path))
         dues = place(app, options.shared, options, report)
         report.note(f"{options.workers} workers share {options.shared:,}")
         seconds = 60 + options.shared / 1_000 + (max(dues) - measure.now_ms()) / 1_000
@@ -178,15 +190,20 @@ def place(app: Tarry, count: int, options: argparse.Namespace, report: measure.R
     return dues
 
 
-def worker(path: Path, herd: Path, trickle: Path) -> measure.Process:
+def store(folder: Path, options: argparse.Namespace) -> measure.Place:
+    """Return where the tasks rest: the store that was named, or a file in *folder*."""
+    return str(options.store) if options.store else folder / "tarry.db"
+
+
+def worker(place: measure.Place, herd: Path, trickle: Path) -> measure.Process:
     """Start a worker for both kinds, and wait until it looks after tasks."""
-    command = [sys.executable, Path(__file__).resolve(), "worker", path, herd, trickle]
+    command = [sys.executable, Path(__file__).resolve(), "worker", place, herd, trickle]
     return measure.Process(command).await_ready()
 
 
-def work(path: Path, herd: Path, trickle: Path) -> None:
+def work(place: measure.Place, herd: Path, trickle: Path) -> None:
     """Run a worker until SIGTERM."""
-    app = Tarry(measure.url(path))
+    app = Tarry(measure.url(place))
     for kind, ledger in ((measure.KIND, Ledger(herd)), (TRICKLE, Ledger(trickle))):
         declare(app, kind, ledger)
     app.listen(say_ready)

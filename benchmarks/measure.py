@@ -147,14 +147,23 @@ def scratch(options: argparse.Namespace) -> Iterator[Path]:
         yield Path(folder)
 
 
-def url(path: Path, sync: str = "full") -> str:
-    """Return the URL of a SQLite store."""
-    return f"sqlite:///{path}?sync={sync}"
+Place = Path | str
+"""Where tasks rest: the file of a SQLite store, or the URL of another."""
 
 
-def app_on(path: Path, sync: str = "full") -> Tarry:
-    """Return an app on the file at *path*, with the handler whose tasks are measured."""
-    app = Tarry(url(path, sync))
+def place_of(text: str) -> Place:
+    """Return the place that a command line names."""
+    return text if "://" in text else Path(text)
+
+
+def url(place: Place, sync: str = "full") -> str:
+    """Return the URL of a store."""
+    return place if isinstance(place, str) else f"sqlite:///{place}?sync={sync}"
+
+
+def app_on(place: Place, sync: str = "full") -> Tarry:
+    """Return an app on the store at *place*, with the handler whose tasks are measured."""
+    app = Tarry(url(place, sync))
 
     @app.task(KIND, key="{n}")
     async def nothing(n: int) -> None:
@@ -163,18 +172,19 @@ def app_on(path: Path, sync: str = "full") -> Tarry:
     return app
 
 
-def fill(path: Path, count: int, *, begin: int = 0, base: int | None = None) -> int:
+def fill(place: Place, count: int, *, begin: int = 0, base: int | None = None) -> int:
     """Let *count* tasks wait, from an hour ahead on, a millisecond apart; returns the first due.
 
     Keys and dues grow; numbers start at *begin*. Afterwards everything is in the database file, so
     that no checkpoint of this falls into what is measured.
     """
     base = now_ms() + 2 * HOUR_MS if base is None else base
-    with closing(connect(url(path, "normal"))) as store:
+    with closing(connect(url(place, "normal"))) as store:
         requests = (waiting(n, base + n) for n in range(begin, begin + count))
         while batch := list(islice(requests, BATCH)):
             store.schedule(batch)
-    checkpoint(path)
+    if isinstance(place, Path):
+        checkpoint(place)
     return base
 
 
@@ -234,6 +244,12 @@ Side = Callable[[int], float]
 
 def compare(sides: Mapping[str, Side], *, operations: int, rounds: int) -> dict[str, float]:
     """Return the median rate of each side, measured in turns after a round that is not counted."""
+    found = in_turns(sides, operations=operations, rounds=rounds)
+    return {name: statistics.median(rates) for name, rates in found.items()}
+
+
+def in_turns(sides: Mapping[str, Side], *, operations: int, rounds: int) -> dict[str, list[float]]:
+    """Return the rate of each side in each round, after a round that is not counted."""
     rates: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds + 1):
         names = list(sides)
@@ -242,7 +258,7 @@ def compare(sides: Mapping[str, Side], *, operations: int, rounds: int) -> dict[
             seconds = sides[name](operations)
             if turn:
                 rates[name].append(operations / seconds)
-    return {name: statistics.median(found) for name, found in rates.items()}
+    return rates
 
 
 # ---- processes
@@ -334,11 +350,12 @@ class Process:
         self.stop()
 
 
-def worker(path: Path, ledger: Path, *options: object) -> Process:
-    """Start a worker process on the file at *path*, and wait until it looks after tasks."""
-    return begin_worker(path, ledger, *options).await_ready()
+def worker(place: Place, ledger: Path, *options: object, **environment: str) -> Process:
+    """Start a worker process on the store at *place*, and wait until it looks after tasks."""
+    return begin_worker(place, ledger, *options, **environment).await_ready()
 
 
-def begin_worker(path: Path, ledger: Path, *options: object) -> Process:
+def begin_worker(place: Place, ledger: Path, *options: object, **environment: str) -> Process:
     """Start a worker process without waiting for it; see `child.py worker --help`."""
-    return Process([sys.executable, HERE / "child.py", "worker", path, ledger, *options])
+    child = [sys.executable, HERE / "child.py", "worker"]
+    return Process([*child, place, ledger, *options], **environment)

@@ -13,7 +13,7 @@ import socket
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def main() -> None:
         options.call_seconds, options.patience, options.turns = 0.1, 2.0, 1
     report = measure.Report(options)
     pythons = {"tarry": Path(sys.executable)}
-    peers = environment(options.environment, report)
+    peers = environment("peers", PINS, report, options.environment)
     pythons |= {"huey": peers, "apscheduler": peers}
     if shutil.which("beanstalkd"):
         pythons["beanstalkd"] = Path(sys.executable)
@@ -93,18 +93,25 @@ def show(found: dict[str, Found]) -> None:
 # ---- the environment of the peers
 
 
-def environment(wanted: Path | None, report: measure.Report) -> Path:
-    """Return a Python that has the peers, made at the first call."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    version = hashlib.sha256(repr((PINS, sys.version)).encode()).hexdigest()[:12]
-    folder = wanted or cache / "tarry-benchmarks" / f"peers-{version}"
+def environment(
+    name: str, pins: Sequence[str], report: measure.Report, wanted: Path | None = None
+) -> Path:
+    """Return a Python that has the packages of *pins*, made at the first call."""
+    folder = wanted or cache_of(name, pins)
     python = folder / "bin" / "python"
     if not (folder / "complete").exists():
-        report.note(f"installing {', '.join(PINS)} into {folder}")
+        report.note(f"installing {', '.join(pins)} into {folder}")
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PINS], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *pins], check=True)
         (folder / "complete").touch()
     return python
+
+
+def cache_of(name: str, pins: Sequence[str]) -> Path:
+    """Return the folder where packages at these versions are installed for this Python."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    version = hashlib.sha256(repr((pins, sys.version)).encode()).hexdigest()[:12]
+    return cache / "tarry-benchmarks" / f"{name}-{version}"
 
 
 # ---- the works

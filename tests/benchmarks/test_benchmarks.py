@@ -1,11 +1,12 @@
 """Every benchmark runs, ends by itself, leaves nothing behind and tells the figures it is for.
 
 What the figures are is not tested: a test machine is never quiet. peers.py installs other
-packages, so that it is run by hand.
+packages, so that it is run by hand; redis/rivals.py is run without its peers.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,41 @@ FIGURES = {
     },
 }
 
+ON_REDIS = BENCHMARKS / "redis"
+REDIS_SHARED = {"above", "environments", "in_flight", "raw", "redis_server", "used"}
+REDIS_SIDES = {
+    f"redis_{name}"
+    for name in ("apscheduler", "arq", "celery", "dramatiq", "huey", "rq", "saq", "tarry", "taskiq")
+}
+REDIS_FIGURES = {
+    "blocking": {
+        *("schedule", "schedule_careful", "schedule_1_mib", "reschedule", "cancel", "claim_2000"),
+        *("claim_250", "claim_reclaims", "renew", "settle", "settle_careful", "revive"),
+    },
+    "due_burst": {"async", "sync", "async_few_last", "sync_few_last", "async_server_us"},
+    "growth": {
+        "memory_of_raw",
+        *(
+            f"{verb}_growth_of_raw"
+            for verb in ("schedule", "reschedule", "cancel", "claim", "settle")
+        ),
+    },
+    "loss": {"everysec_lost", "always_lost", "everysec_acknowledged"},
+    "punctual": {
+        f"{name}_at_{rate}"
+        for name in ("p50", "p99", "max", "min", "early")
+        for rate in ("250", "2000", "250_ahead", "250_behind")
+    },
+    "stampede": FIGURES["herd"],
+    "rest": {"worker", "redis", "both", "redis_alone"},
+    "rivals": {"tarry_schedule", "tarry_burst", "tarry_late_p50", "tarry_late_p99"},
+    "verbs": {
+        *("schedule", "schedule_of_script", "reschedule", "cancel", "schedule_many"),
+        *("aschedule_50_callers", "areschedule_50_callers", "acancel_50_callers"),
+        *("schedule_many_of_raw", "claim_of_raw", "settle_of_raw"),
+    },
+}
+
 
 def test_every_benchmark_is_known() -> None:
     found = {path.stem for path in BENCHMARKS.glob("*.py")}
@@ -70,14 +106,44 @@ def test_every_benchmark_is_known() -> None:
     assert found == FIGURES.keys() | SHARED | BY_HAND
 
 
+def test_every_benchmark_on_redis_is_known() -> None:
+    found = {path.stem for path in ON_REDIS.glob("*.py")}
+
+    assert found == REDIS_FIGURES.keys() | REDIS_SHARED | REDIS_SIDES
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FIGURES))
 def test_a_benchmark_tells_its_figures_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    check(BENCHMARKS / f"{name}.py", FIGURES[name], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.medium("redis")
+@pytest.mark.parametrize("name", sorted(REDIS_FIGURES))
+def test_a_benchmark_on_redis_tells_its_figures_and_leaves_nothing_behind(
+    name: str, tmp_path: Path
+) -> None:
+    if shutil.which("redis-server") is None:
+        lacking("redis-server is not installed")
+
+    check(ON_REDIS / f"{name}.py", REDIS_FIGURES[name], tmp_path)
+
+
+def lacking(what: str) -> None:
+    """Skip at a desk, fail in CI: the machine lacks what a test needs."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what}: CI must have it")
+    pytest.skip(what)
+
+
+def check(program: Path, figures: set[str], folder: Path) -> None:
+    """Run *program* in *folder*; it tells its *figures*, and the folder is empty afterwards."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("TARRY_")}
 
     done = subprocess.run(
-        [sys.executable, BENCHMARKS / f"{name}.py", "--quick", "--json", "--folder", tmp_path],
-        cwd=tmp_path,
+        [sys.executable, program, "--quick", "--json", "--folder", folder],
+        cwd=folder,
         env=environ,
         capture_output=True,
         text=True,
@@ -87,9 +153,9 @@ def test_a_benchmark_tells_its_figures_and_leaves_nothing_behind(name: str, tmp_
 
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["program"] == name
+    assert report["program"] == program.stem
     assert report["quick"] is True
-    assert report["results"].keys() >= FIGURES[name]
+    assert report["results"].keys() >= figures
     assert all(isinstance(value, float) for value in report["results"].values())
     assert report["goals"].keys() <= report["results"].keys()
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []

@@ -1,63 +1,32 @@
 """Producers and a worker in a storm of faults: the ledger of what really happened is flawless."""
 
 import random
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import pytest
 from tests.network.conftest import new_world
+from tests.network.load import Ledger, Producer, deed, left
 from tests.network.media import Forgetful, Medium
 from tests.network.servers import until
-from tests.network.world import KIND, Works, World
+from tests.network.world import Works, World
 
-from tarry import Context, Dead, Retry, Snooze
-from tarry.answers import CancelResult, Moved, Scheduled, SettleResult
-from tarry.api.client import Client
-from tarry.due import In
-from tarry.request import Cancellation, Move, Request, Settlement
-from tarry.stores.store import Claimed, Filter, Store
-from tarry.task import TaskRef, TaskState
+from tarry import Context
+from tarry.answers import SettleResult
+from tarry.request import Settlement
+from tarry.stores.store import Claimed, Store
 from tarry.testing.ledger import (
-    Answered,
-    Asked,
     Drained,
-    Entry,
-    Left,
     Notes,
     check,
 )
 from tarry.testing.proxy import Coverage, Fault, Phase
 
-A = TypeVar("A", Scheduled, Moved, CancelResult)
 VERBS = ("schedule", "reschedule", "cancel", "claim", "settle")
 PRODUCERS = 4
-LEAST, MOST = 25, 400
-"""On how many keys a producer acts: no more, even if some phase was never hit."""
-
-
-class Ledger:
-    """What happened, in order, whichever thread it happened on."""
-
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self._ops = 0
-        self._lock = threading.Lock()
-
-    def write(self, entry: Entry) -> None:
-        self.entries.append(entry)
-
-    def asked(self, verb: str, by: str, ref: str = "") -> int:
-        with self._lock:
-            self._ops += 1
-            self.write(Asked(op=self._ops, verb=verb, ref=ref, by=by))
-            return self._ops
-
-    def counts(self) -> Counter[str]:
-        return Counter(type(entry).__name__ for entry in self.entries)
 
 
 class NotingStore:
@@ -108,72 +77,6 @@ class Storm:
         self._turns[verb] += 1
         lasts = {Phase.REFUSE: 20, Phase.BLACK_HOLE: 300}
         return Fault(phase, verb, lasts.get(phase, self._dice.choice((5, 300))))
-
-
-class Producer:
-    """Schedules, replaces, moves and cancels keys of its own; notes what it is told."""
-
-    def __init__(self, client: Client, ledger: Ledger, number: int) -> None:
-        self._client = client
-        self._ledger = ledger
-        self._name = f"p{number}"
-        self._dice = random.Random(number)
-
-    def produce(self, *, enough: Callable[[], bool]) -> None:
-        for number in range(MOST):
-            if number >= LEAST and enough():
-                return
-            ref = TaskRef(KIND, f"{self._name}-{number}")
-            self._schedule(ref)
-            for act in self._dice.choices((self._schedule, self._move, self._cancel), k=2):
-                act(ref)
-
-    def _schedule(self, ref: TaskRef) -> None:
-        self._noted("schedule", ref, lambda: self._client.schedule([Request(ref, self._due())]))
-
-    def _move(self, ref: TaskRef) -> None:
-        self._noted("move", ref, lambda: self._client.reschedule([Move(ref, self._due())]))
-
-    def _cancel(self, ref: TaskRef) -> None:
-        self._noted("cancel", ref, lambda: self._client.cancel([Cancellation(ref)]))
-
-    def _due(self) -> In:
-        return In(self._dice.choice((0, 0, 5, 50)))
-
-    def _noted(self, verb: str, ref: TaskRef, act: Callable[[], list[A]]) -> None:
-        op = self._ledger.asked(verb, self._name, str(ref))
-        [answer] = act()
-        if isinstance(answer, CancelResult):
-            self._ledger.write(Answered(op=op, status=answer.value))
-        else:
-            status, revision, due = answer.status.value, answer.revision, answer.due
-            self._ledger.write(Answered(op=op, status=status, revision=revision, due=due))
-
-
-def deed(ctx: Context) -> object:
-    """Let some attempts end otherwise than well."""
-    match ctx.revision % 10, ctx.attempt, ctx.snoozes:
-        case 1, 1, _:
-            return Retry("10ms")
-        case 2, _, 0:
-            return Snooze("10ms")
-        case 3, _, _:
-            return Dead("hopeless")
-        case _:
-            return None
-
-
-def left(store: Store) -> Iterator[Left]:
-    for state in (TaskState.SCHEDULED, TaskState.LEASED, TaskState.DEAD):
-        for task in store.scan(Filter(state), limit=10_000).tasks:
-            yield Left(
-                ref=str(task.ref),
-                state=state.value,
-                revision=task.revision,
-                attempt=task.attempt,
-                lost=task.lost,
-                reason=task.reason,
-            )
 
 
 def drained(world: World) -> bool:

@@ -7,8 +7,8 @@ def shown_url(url: str) -> str:
     if not mark:
         return url
     before, question, query = rest.partition("?")
-    host, slash, path = before.partition("/")
-    credentials, at, host = host.rpartition("@")
+    # A password may hold slashes that should have been escaped; a path alone holds no password.
+    credentials, at, host = ("", "", before) if rest[:1] == "/" else before.rpartition("@")
     if at:
         user, colon, _ = credentials.partition(":")
         credentials = f"{user}{colon and ':***'}"
@@ -16,4 +16,4 @@ def shown_url(url: str) -> str:
     for pair in query.split("&"):
         name, equals, _ = pair.partition("=")
         pairs.append(f"{name}{equals}***" if "password" in name else pair)
-    return f"{scheme}://{credentials}{at}{host}{slash}{path}{question}{'&'.join(pairs)}"
+    return f"{scheme}://{credentials}{at}{host}{question}{'&'.join(pairs)}"

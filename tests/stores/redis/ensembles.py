@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from redis import Redis
+from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.exceptions import RedisError
+from redis.retry import Retry
 from tests.network.servers import HOST, Server, needed, reserved, until
 
 from tarry.stores.redis.layout import prefix
@@ -25,7 +27,14 @@ _KEPT = ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]
 
 def say(port: int, *words: str | int) -> Any:
     """Say one command to the server at *port* and return its reply as text."""
-    client: Any = Redis(host=HOST, port=port, socket_timeout=5, decode_responses=True, protocol=2)
+    client: Any = Redis(
+        host=HOST,
+        port=port,
+        socket_timeout=5,
+        decode_responses=True,
+        protocol=2,
+        retry=Retry(NoBackoff(), 0),
+    )
     # As it was said: the driver makes something else of some replies.
     client.response_callbacks.clear()
     with closing(client):
@@ -142,22 +151,28 @@ class Watched(Ensemble):
         hosts = ",".join(f"{HOST}:{sentinel.port}" for sentinel in self.sentinels)
         return f"redis+sentinel://{hosts}/{SERVICE}"
 
-    def primary(self) -> Server:
-        """Return the server that the sentinels name as the primary."""
-        _, port = say(self.sentinels[0].port, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
-        return self.at(int(port))
+    def primary(self) -> Server | None:
+        """Return the server that all sentinels name as the primary."""
+        named = {
+            tuple(asked(each.port, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE) or ("", 0))
+            for each in self.sentinels
+        }
+        return self.at(int(named.pop()[1])) if len(named) == 1 else None
+
+    def take_over(self) -> Server:
+        """Kill the primary and wait until a replica has taken over; returns who was killed."""
+        victim = self.primary()
+        assert victim is not None
+        victim.kill()
+        until(lambda: self.primary() not in {None, victim}, "a replica takes over", 60)
+        return victim
 
     def heal(self) -> None:
         """Wait until there is a primary, followed by all others, and all sentinels agree on it."""
 
         def healed() -> bool:
-            named = [
-                asked(each.port, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
-                for each in self.sentinels
-            ]
-            if None in named or len({port for _, port in named}) != 1:
-                return False
-            told = info(int(named[0][1]))
+            primary = self.primary()
+            told = info(primary.port) if primary else {}
             return told.get("role") == "master" and told.get("connected_slaves") == "2"
 
         until(healed, "a primary and two replicas", 60)
@@ -260,7 +275,7 @@ class Cluster(Ensemble):
         until(healed, "the cluster is whole", 60)
 
     @contextmanager
-    def moving(self, slot: int, to: Server) -> Iterator[Callable[[], None]]:
+    def moving(self, slot: int, to: Server) -> Iterator[Callable[..., None]]:
         """Open *slot* for a move to the node *to*; yields what moves some of its keys."""
         source = self.owner(slot)
         names = {port: say(port, "CLUSTER", "MYID") for port in (source.port, to.port)}

@@ -80,7 +80,7 @@ class Exchange:
         packed = pack((b"EVALSHA", lua.sha, b"2", *self._names(shard), *words))
         link = None
         try:
-            link = self._links.take(self.servers.of(shard))
+            link = self._take(shard, self.servers.of(shard))
             link.send(packed)
             reply = link.read()
         except ResponseError as error:
@@ -147,6 +147,13 @@ class Exchange:
             raise self.failed(error) from error
         return replies
 
+    def _take(self, shard: int, address: Address) -> Link:
+        """Return a connection to who serves *shard*, which was at *address* a moment ago."""
+        link = self._links.idle(address)
+        if link is None:
+            link = self._links.open(address if self.servers.clustered else self.servers.anew(shard))
+        return link
+
     def _names(self, shard: int) -> tuple[str, str]:
         names = self._keys.get(shard)
         if names is None:
@@ -167,7 +174,7 @@ class Exchange:
                 address = sent.address if known else self.servers.of(sent.shard)
                 groups.setdefault(address, []).append(sent)
             for address, group in groups.items():
-                link = self._links.take(address)
+                link = self._take(group[0].shard, address)
                 links.append((link, group))
                 link.send(_packed(group, wait))
             while links:

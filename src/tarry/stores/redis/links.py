@@ -74,6 +74,10 @@ class Links:
 
     def take(self, address: Address) -> Link:
         """Return a connection to *address* that nobody else uses."""
+        return self.idle(address) or self.open(address)
+
+    def idle(self, address: Address) -> Link | None:
+        """Return a living connection to *address* that waits for its next use, if there is one."""
         if self._pid != os.getpid():
             self._begin_process()
         if self._closed:
@@ -87,7 +91,7 @@ class Links:
                 break
             if SYSTEM.elapsed() - link.used < _FRESH_NS or self._alive(link):
                 return link
-        return self.open(address)
+        return None
 
     def give(self, link: Link) -> None:
         """Keep a connection that has no reply outstanding for the next call."""

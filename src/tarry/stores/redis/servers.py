@@ -25,6 +25,10 @@ class Servers(ABC):
     def of(self, shard: int) -> Address:
         """Return who serves *shard*; raises the driver's errors when nobody can be asked."""
 
+    def anew(self, shard: int) -> Address:
+        """Return who serves *shard* where a new connection must be made."""
+        return self.of(shard)
+
     @abstractmethod
     def every(self) -> set[Address]:
         """Return all primaries."""
@@ -61,6 +65,7 @@ class SentinelServers(Servers):
     def __init__(self, place: Place, links: Links) -> None:
         self._service = place.service
         self._sentinels = place.addresses
+        self._silent: frozenset[Address] = frozenset()
         self._timeout = min(place.timeout, place.connect_timeout)
         self._links = links
         self._known: Address | None = None
@@ -73,6 +78,15 @@ class SentinelServers(Servers):
             self._known = known = self._look()
         return known
 
+    def anew(self, shard: int) -> Address:
+        """Return the primary, as the sentinels know it now.
+
+        One that hung up may have been replaced, and be back as if nothing had happened: until it is
+        told, it would take writes and forget them.
+        """
+        self.doubt()
+        return self.of(shard)
+
     def every(self) -> set[Address]:
         """Return the primary."""
         return {self.of(0)}
@@ -82,19 +96,29 @@ class SentinelServers(Servers):
         self._known = None
 
     def _look(self) -> Address:
-        """Ask the sentinels until one names a primary that it sees alive."""
+        """Ask the sentinels; the one that knows of the newest failover is right.
+
+        The others may be cut off, or not have heard yet: an old primary that came back would take
+        writes, and forget them when it is told. Who is silent is only asked if nobody else knows.
+        """
         failed: Exception | None = None
-        for sentinel in self._sentinels:
-            # The next look begins with another one: this one may be cut off, and behind the times.
-            self._sentinels = (*self._sentinels[1:], self._sentinels[0])
+        found: list[tuple[int, Address]] = []
+        for sentinel in sorted(self._sentinels, key=self._silent.__contains__):
+            if found and sentinel in self._silent:
+                break
             try:
                 facts = self._ask(sentinel)
             except (RedisError, OSError) as error:
                 failed = error
+                self._silent = self._silent | {sentinel}
                 continue
+            self._silent = self._silent - {sentinel}
             flags = facts[b"flags"].split(b",")
             if b"master" in flags and not _DOWN.intersection(flags):
-                return facts[b"ip"].decode(), int(facts[b"port"])
+                primary = facts[b"ip"].decode(), int(facts[b"port"])
+                found.append((int(facts[b"config-epoch"]), primary))
+        if found:
+            return max(found)[1]
         message = f"the sentinels see no living primary of {self._service}"
         raise failed or MasterDownError(message)
 
