@@ -5,7 +5,8 @@ import re
 from functools import cache
 from importlib.resources import files
 
-_USES = re.compile(r"Uses:([a-z ]*)$", re.MULTILINE)
+_USES = re.compile(r"^-- Uses: ([a-z ]+)$", re.MULTILINE)
+"""Where a script needs its parts; what is above does without: functions are made in every call."""
 _PREFIX = "local P = KEYS[1]\n"
 
 
@@ -22,10 +23,12 @@ class Script:
 def script(name: str, *, clustered: bool = False) -> Script:
     """Return the script of a verb; in a cluster wake-ups go by sharded pub/sub."""
     source = _read(f"{name}.lua")
-    found = _USES.search(source)
-    parts = [_read(f"parts/{part}.lua") for part in (found.group(1).split() if found else ())]
-    text = _PREFIX + "".join(parts) + source
+    text = _PREFIX + _USES.sub(lambda found: _parts(found.group(1)), source)
     return Script(name, text.replace("$PUBLISH", "SPUBLISH" if clustered else "PUBLISH"))
+
+
+def _parts(names: str) -> str:
+    return "".join(_read(f"parts/{name}.lua") for name in names.split())
 
 
 def _read(path: str) -> str:

@@ -1,7 +1,7 @@
 """The Redis store: one server, Sentinel or Cluster; one Lua script per verb."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple, TypeVar
 
@@ -20,6 +20,7 @@ from tarry.stores.redis.url import Place
 from tarry.stores.redis.wake import Wakeups
 from tarry.stores.store import (
     CHUNK,
+    RECLAIM_LIMIT,
     Capabilities,
     Claimed,
     Counts,
@@ -33,8 +34,12 @@ from tarry.task import Task, TaskRef, check_namespace
 A = TypeVar("A")
 I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
 
-_MOST_CLAIMED = 2_000
-"""More in one script would block the server, and Lua cannot hand over that many at once."""
+_MOST_CLAIMED = 1_000
+"""More in one script would block the server for too long."""
+_COSTLY = 100
+"""So many items that must be looked at one by one go into one script."""
+_COSTLY_BYTES = 1 << 18
+_RECLAIMS = RECLAIM_LIMIT // _COSTLY
 
 
 class RedisStore(Store):
@@ -110,11 +115,10 @@ class RedisStore(Store):
         durable: bool = True,
     ) -> list[A]:
         """Run a script on a batch, cut by shard and into steps no server is blocked by."""
-        if len(items) <= CHUNK:
-            return self._step(name, verb, items, call, read, durable=durable) if items else []
+        if len(items) == 1:
+            return self._step(name, verb, items, call, read, durable=durable)
         answers: list[A] = []
-        for start in range(0, len(items), CHUNK):
-            step = items[start : start + CHUNK]
+        for start, step in _steps(verb, items):
             # Each step is a call of its own, and a repeat finds each of them.
             number = f"{call}.{start}" if call and start and name != "renew" else call
             answers += self._step(name, verb, step, number, read, durable=durable)
@@ -158,8 +162,8 @@ class RedisStore(Store):
     ) -> list[A]:
         answers: list[A] = []
         now = self._now_us()
-        for start in range(0, len(refs), CHUNK):
-            step = refs[start : start + CHUNK]
+        for start in range(0, len(refs), _COSTLY):
+            step = refs[start : start + _COSTLY]
             number = f"{call}.{start}" if call and start else call
             parts = wire.plain_parts(step, self._shards)
             calls = [(part.shard, (now, number, *part.words)) for part in parts]
@@ -181,7 +185,9 @@ class RedisStore(Store):
         """Lease due tasks: a part of the limit from each shard, then the rest where more is due."""
         turn = next(self._turns)
         limit = min(limit, _MOST_CLAIMED)
-        claims = _Claims(self._exchange, self._now_us(), kinds, lease_ms, holder, call, turn)
+        claims = _Claims(
+            self._exchange, self._now_us(), kinds, lease_ms, holder, call, turn, self._shards
+        )
         answers = claims.ask(even(limit, self._shards, turn), 1)
         left = {shard: answer.left for shard, answer in answers.items() if answer.left}
         rest = limit - len(claims.leases)
@@ -241,6 +247,26 @@ class RedisStore(Store):
         self._links.close()
 
 
+def _steps(verb: wire.Verb[I], items: Sequence[I]) -> Iterator[tuple[int, Sequence[I]]]:
+    """Cut a batch into what one script may be given, with the place of each part."""
+    most = CHUNK
+    if len(items) > _COSTLY and not all(map(verb.is_plain, items)):
+        most = _COSTLY
+    start, size = 0, 0
+    for place, item in enumerate(items):
+        weight = len(item.payload) if isinstance(item, Request) else 0
+        if place > start and (place - start == most or size + weight > _COSTLY_BYTES):
+            yield start, items[start:place]
+            start, size = place, 0
+        size += weight
+    if start < len(items):
+        yield start, items[start:] if start else items
+
+
+_EXPIRED = 2
+"""A claim that took nothing, because leases must be ended first."""
+
+
 class _Answer(NamedTuple):
     """What a shard says besides its leases: its clock, if it repeats itself, what is left due."""
 
@@ -262,6 +288,7 @@ class _Claims:
         holder: str,
         call: int,
         turn: int,
+        shards: int,
     ) -> None:
         self._exchange = exchange
         self._now = now
@@ -270,10 +297,13 @@ class _Claims:
         self._holder = holder
         self._call = call
         self._turn = turn
+        self._shards = shards
         self.leases: list[Lease] = []
 
-    def ask(self, limits: dict[int, int], number: int) -> dict[int, _Answer]:
-        """Claim up to a limit from each of some shards."""
+    def ask(
+        self, limits: dict[int, int], number: int, *, goes_on: bool = False
+    ) -> dict[int, _Answer]:
+        """Claim up to a limit from each of some shards, after leases that expired were ended."""
         bases = {shard: _base() for shard in limits}
         calls = [
             (
@@ -287,7 +317,7 @@ class _Claims:
                     self._lease_ms,
                     _tokens(bases[shard], limit),
                     self._turn,
-                    int(len(limits) > 1),
+                    int(self._shards > 1) + 2 * goes_on,
                     *self._kinds,
                 ),
             )
@@ -298,14 +328,30 @@ class _Claims:
         else:
             replies = self._exchange.calls("claim", calls, durable=True)
         answers = {}
+        expired: dict[int, int] = {}
         for (shard, _), (now_us, due, repeated, left, *sections) in zip(
             calls, replies, strict=True
         ):
             now = int(now_us)
-            answers[shard] = _Answer(now, int(due) if due else None, bool(repeated), left)
+            answers[shard] = _Answer(now, int(due) if due else None, repeated == 1, left)
+            if repeated == _EXPIRED:
+                expired[shard] = limits[shard]
             expires = now // 1_000 + self._lease_ms
             self.leases += wire.leases(sections, self._holder, expires, count(bases[shard]))
+        if expired:
+            self._reclaim(expired)
+            answers |= self.ask(expired, number, goes_on=True)
         return answers
+
+    def _reclaim(self, shards: Iterable[int]) -> None:
+        """End leases that have expired, in steps."""
+        said = (self._now, _COSTLY, *dict.fromkeys(self._kinds))
+        for _ in range(_RECLAIMS):
+            calls = [(shard, said) for shard in shards]
+            replies = self._exchange.calls("reclaim", calls)
+            shards = [shard for (shard, _), left in zip(calls, replies, strict=True) if left]
+            if not shards:
+                return
 
 
 def even(limit: int, shards: int, turn: int) -> dict[int, int]:

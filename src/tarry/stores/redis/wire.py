@@ -80,6 +80,8 @@ class Verb(NamedTuple, Generic[I]):
     say: Callable[[Sequence[I], bool, int], Words]
     """Returns what is said of items of one kind, behind its name and their number: in short, if all
     are plain and no key comes twice. Told last is how many items of the shard came before."""
+    shortens: bool = False
+    """Whether its script has a short way for a call of plain items of one kind."""
 
 
 class Part:
@@ -99,6 +101,7 @@ def parts(items: Sequence[I], shards: int, verb: Verb[I]) -> list[Part]:
     if len(items) == 1:
         name = ref(items[0])
         words = [name.kind, 1, *verb.say(items, verb.is_plain(items[0]), 0)]
+        _shorten(verb, words)
         return [Part(shard_of(name, shards) if shards > 1 else 0, [0], words)]
     groups: dict[tuple[int, str], list[int]] = {}
     refs = [ref(item) for item in items]
@@ -115,7 +118,15 @@ def parts(items: Sequence[I], shards: int, verb: Verb[I]) -> list[Part]:
             told = items if len(some) == len(items) else [items[place] for place in some]
             part.words += (kind, len(some), *verb.say(told, plain, len(part.places)))
             part.places += some
+            if len(places) == len(items) == len(some):
+                _shorten(verb, part.words)
     return list(by_shard.values())
+
+
+def _shorten(verb: Verb[I], words: Words) -> None:
+    """Say of a call that has only plain items of one kind that it has."""
+    if verb.shortens and words[2] == 1:
+        words[2] = 2
 
 
 def _sorted(
@@ -307,13 +318,15 @@ def _always(_item: object) -> bool:
     return True
 
 
-SCHEDULE = Verb[Request](_ref, _is_plain_request, _say_requests)
+SCHEDULE = Verb[Request](_ref, _is_plain_request, _say_requests, shortens=True)
 RESCHEDULE = Verb[Move](_ref, _always, _say_moves)
 CANCEL = Verb[Cancellation](
     _ref, lambda item: item.if_revision is None and not item.only_running, _say_cancellations
 )
 RENEW = Verb[Lease](_ref, _always, _say_leases)
-SETTLE = Verb[Settlement](lambda item: item.lease.task.ref, _is_plainly_over, _say_settlements)
+SETTLE = Verb[Settlement](
+    lambda item: item.lease.task.ref, _is_plainly_over, _say_settlements, shortens=True
+)
 
 
 # ---- what the scripts answer

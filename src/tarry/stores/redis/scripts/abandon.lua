@@ -1,4 +1,4 @@
--- abandon: remove all that a shard keeps, but what expires by itself: remembered calls and claims. Uses:
+-- abandon: remove all that a shard keeps, but what expires by itself: remembered calls and claims.
 local kinds = {}
 for _, index in ipairs({'h', 'x', 'e'}) do
   for _, kind in ipairs(redis.call('ZRANGE', P .. index, 0, -1)) do kinds[kind] = true end

@@ -1,7 +1,8 @@
--- cancel: empty waiting slots, and mark attempts in flight. Uses: freeing now calls records heads lives
+-- cancel: empty waiting slots, and mark attempts in flight.
 -- ARGV: clock, call, then for each kind: kind, count, how (9 bytes an item; empty where all are plain, and no key comes twice), then all keys.
 --   how: >B i8: flags (1 if_revision, 2 only what runs), if_revision.
 -- Answers one byte each.
+-- Uses: freeing now calls records heads lives
 local CANCELLED_, RUNNING, ABSENT, CONFLICT = '\0', '\1', '\2', '\3'
 
 local known = remembered()

@@ -1,4 +1,4 @@
--- check: do the orders agree with some records? Uses:
+-- check: do the orders agree with some records?
 -- ARGV: kind, then keys of b:<kind>. Answers the keys whose record and orders disagree.
 local kind, wrong = ARGV[1], {}
 for i = 2, #ARGV do

@@ -1,14 +1,16 @@
--- claim: lease due tasks. Uses: freeing now records heads lives
--- ARGV: clock, holder, call, round, limit, lease_ms, tokens (8 bytes each, the first 6 of all alike), turn, 1 to tell what is left, then
---   the kinds.
+-- claim: lease due tasks.
+-- ARGV: clock, holder, call, round, limit, lease_ms, tokens (8 bytes each, the first 6 of all alike), turn, flags (1 to tell what is left, 2 to go on
+--   though leases have expired), then the kinds.
 --   m:<holder>: the holder's newest claim, {call, round, kind, nonce, keys, kind, nonce, keys, ...}: a repeat finds its leases there, for
 --     as long as they can last and a late request may come.
--- Answers: now_us, next due ('' for none), 1 if it was made before, how many more are due, then for each kind: kind, keys, records, and in a
--- repeat the tokens and the ends of the leases; else they are the next of the tokens, and now + lease_ms.
-local RECLAIM = 500
+-- Answers: now_us, next due ('' for none), 1 if it was made before or 2 if leases have expired and nothing was taken, how many more are
+-- due, then for each kind: kind, keys, records, and in a repeat the tokens and the ends of the leases; else they are the next of the tokens, and now + lease_ms.
+-- Uses: freeing now
+local EXPIRED = 2
+local CANCELLED, FLAGS = 2, 37
 local holder, number, round = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local limit, lease_ms, marks, turn = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
-local nonce = string.sub(marks, 1, 6)
+local nonce, tells, goes_on = string.sub(marks, 1, 6), ARGV[9] % 2 == 1, ARGV[9] - 1 > 0
 local FEW, OVER = 8, 9
 
 local asked, kinds = {}, {}
@@ -79,7 +81,7 @@ if number > 0 then
       -- Only the first round of a try asks for what the tries before it took.
       if round > 1 then return finish() end
       -- A second round of such a try may still be on its way: it must not take what nobody would know of.
-      if ARGV[9] == '1' and newest[2] < OVER then
+      if tells and newest[2] < OVER then
         newest[2] = OVER
         redis.call('SET', P .. 'm:' .. holder, cmsgpack.pack(newest), 'PX', lease_ms + 60000)
       end
@@ -104,16 +106,11 @@ if number > 0 then
   end
 end
 
--- Leases that have expired end here.
-local budget = RECLAIM
-for _, kind in ipairs(reached('x')) do
-  for _, key in ipairs(redis.call('ZRANGEBYSCORE', P .. 'l:' .. kind, '-inf', now, 'LIMIT', 0, budget)) do
-    at(kind, key, load(kind, key))
-    budget = budget - 1
-  end
-  if budget == 0 then break end
+-- Leases that have expired are ended first, by another script.
+if not goes_on and #reached('x') > 0 then
+  reply[3] = EXPIRED
+  return finish()
 end
-if budget < RECLAIM then refresh() end
 
 -- Kinds are lanes: an even part of each, then the rest by earliest due. What is taken of a lane is its beginning.
 local due, lanes, count = reached('h'), {}, {}
@@ -163,13 +160,14 @@ for _, kind in ipairs(lanes) do
     redis.call('ZREMRANGEBYRANK', P .. 'd:' .. kind, 0, #keys - 1)
     redis.call('ZADD', P .. 'l:' .. kind, unpack(ends))
     redis.call('HSET', P .. 't:' .. kind, unpack(tokens))
-    refresh_one('h', 'd:', kind)
+    local head = redis.call('ZRANGE', P .. 'd:' .. kind, 0, 0, 'WITHSCORES')
+    if head[1] then redis.call('ZADD', P .. 'h', head[2], kind) else redis.call('ZREM', P .. 'h', kind) end
     redis.call('ZADD', P .. 'x', 'LT', expires, kind)
     reply[#reply + 1] = {kind, keys, records}
     claimed[#claimed + 1], claimed[#claimed + 2], claimed[#claimed + 3] = kind, nonce, keys
   end
 end
-if ARGV[9] == '1' and index == limit then
+if tells and index == limit then
   for _, kind in ipairs(due) do reply[4] = reply[4] + redis.call('ZCOUNT', P .. 'd:' .. kind, '-inf', now) end
 end
 if number > 0 then

@@ -1,5 +1,6 @@
--- counts: how many tasks of each kind there are. Uses: now
+-- counts: how many tasks of each kind there are.
 -- ARGV: clock, then the kinds. Answers for each: waiting, running, behind, dead, overdue, oldest due, paused, leases that have ended.
+-- Uses: now
 local reply = {}
 for i = 2, #ARGV do
   local kind = ARGV[i]

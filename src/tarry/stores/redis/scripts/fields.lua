@@ -1,4 +1,4 @@
--- fields: some fields of a hash, without their values. Uses:
+-- fields: some fields of a hash, without their values.
 -- ARGV: key behind the shard's prefix, cursor, count. Answers: cursor, fields.
 local found = redis.call('HSCAN', P .. ARGV[1], ARGV[2], 'COUNT', ARGV[3])
 local fields = {}

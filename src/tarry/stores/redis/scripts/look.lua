@@ -1,6 +1,7 @@
--- look: show lives and what has ended, as they are stored. Uses: now
+-- look: show lives and what has ended, as they are stored.
 -- ARGV: clock, then for each item: kind, key. Answers: now, then for each item:
 -- front record, token, end of the lease, record behind, newest dead letter, newest of the history; false for what is not there.
+-- Uses: now
 local reply = {string.format('%d', now)}
 
 local function newest(letter, kind, key)

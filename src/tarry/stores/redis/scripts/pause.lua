@@ -1,5 +1,6 @@
--- pause: stop or resume claims of a kind. Uses: now calls heads
+-- pause: stop or resume claims of a kind.
 -- ARGV: clock, call, kind, 1 to pause or 0 to resume. Answers one byte: whether it was paused before.
+-- Uses: now calls heads
 local known = remembered()
 if known then return known end
 

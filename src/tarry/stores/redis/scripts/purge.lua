@@ -1,5 +1,6 @@
--- purge: delete dead letters. Uses: freeing calls records letters
+-- purge: delete dead letters.
 -- ARGV: clock, call, then for each item: kind, key, revision (0 for the newest). Answers one byte each.
+-- Uses: freeing calls records letters
 local known = remembered()
 if known then return known end
 

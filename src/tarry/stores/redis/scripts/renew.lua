@@ -1,6 +1,7 @@
--- renew: let leases end lease_ms from now. Uses: freeing now heads
+-- renew: let leases end lease_ms from now.
 -- ARGV: clock, lease_ms, then for each kind: kind, count, tokens (8 bytes a lease), and for each lease: key.
 -- Answers one byte each.
+-- Uses: freeing now heads
 local RENEWED, CANCELLED, LOST = '\0', '\1', '\2'
 local expires = string.format('%d', now + tonumber(ARGV[2]))
 local answers = {}

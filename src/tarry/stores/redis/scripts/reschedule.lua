@@ -1,7 +1,8 @@
--- reschedule: give waiting revisions a new due. Uses: now calls revisions records heads lives
+-- reschedule: give waiting revisions a new due.
 -- ARGV: clock, call, then for each kind: kind, count, distinct (1 if no key comes twice), how (26 bytes an item), then all keys.
 --   how: >B B i8 i8 i8: flags (1 relative to now, 2 relative to the due, 4 if_revision, 8 nominal), only (1 earlier, 2 later),
 --   due, if_revision, nominal. Answers >B i8 i8: status, due, revision.
+-- Uses: now calls revisions records heads lives
 local ABSENT, RUNNING, CONFLICT, UNCHANGED, MOVED = 0, 1, 2, 3, 4
 
 local known = remembered()

@@ -1,5 +1,6 @@
--- revive: make dead letters waiting tasks again, due now. Uses: now calls revisions records heads lives letters
+-- revive: make dead letters waiting tasks again, due now.
 -- ARGV: clock, call, then for each item: kind, key, revision (0 for the newest). Answers one byte each.
+-- Uses: now calls revisions records heads lives letters
 local REVIVED, SKIPPED, ABSENT = '\0', '\1', '\2'
 
 local known = remembered()

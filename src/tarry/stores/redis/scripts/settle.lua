@@ -1,9 +1,36 @@
--- settle: record outcomes and end leases. Uses: freeing now calls revisions records heads lives
--- ARGV: clock, call, then for each kind: kind, count, plain (1 if all are plainly over, and no key comes twice), tokens (8 bytes an item),
+-- settle: record outcomes and end leases.
+-- ARGV: clock, call, then for each kind: kind, count, plain (1 if all are plainly over, and no key comes twice; 2 if
+--   besides there is no other kind), tokens (8 bytes an item),
 --   how (26 bytes an item, empty where all are plain), then all keys, then the reasons of those that have one.
 --   how: >B B i8 i8 i8: flags (1 relative due, 2 successor, 8 has a reason), outcome (0 done, 1 dead, 2 retry, 3 snooze, 4 release), due,
 --   successor's due, successor's nominal. Plainly over: done, and nothing is kept or placed.
 -- Answers one byte each.
+-- What ends tasks goes on when the server is out of memory: Redis refuses only a script's first write for that.
+redis.call('DEL', KEYS[2])
+
+-- The common call, as short as it can be: one kind, all plainly over, nothing behind them, no history of anything.
+if ARGV[5] == '2' and redis.call('EXISTS', P .. 'n:' .. ARGV[3], P .. 'ks') == 0 then
+  local kind, call, known = ARGV[3], ARGV[2], false
+  if call ~= '' then known = redis.call('GET', P .. 'c:' .. call) end
+  local held = known or redis.call('HMGET', P .. 't:' .. kind, unpack(ARGV, 8))
+  local all = not known
+  for i = 1, #ARGV - 7 do all = all and held[i] end
+  if all and table.concat(held) == ARGV[6] then
+    redis.call('HDEL', P .. 'b:' .. kind, unpack(ARGV, 8))
+    redis.call('HDEL', P .. 't:' .. kind, unpack(ARGV, 8))
+    redis.call('ZREM', P .. 'l:' .. kind, unpack(ARGV, 8))
+    -- A kind that is paused has no head.
+    if redis.call('ZSCORE', P .. 'x', kind) then
+      local head = redis.call('ZRANGE', P .. 'l:' .. kind, 0, 0, 'WITHSCORES')
+      if head[1] then redis.call('ZADD', P .. 'x', head[2], kind) else redis.call('ZREM', P .. 'x', kind) end
+    end
+    local answers = string.rep('\0', #ARGV - 7)
+    if call ~= '' then redis.call('SET', P .. 'c:' .. call, answers, 'PX', 30000) end
+    return answers
+  end
+end
+
+-- Uses: now calls revisions records heads lives
 local SETTLED, SUPERSEDED, LEASE_LOST = '\0', '\1', '\2'
 local DONE, DEAD, RETRY, SNOOZE, RELEASE = 0, 1, 2, 3, 4
 
@@ -68,7 +95,7 @@ while ARGV[place] do
   local kind, count, tokens, hows = ARGV[place], tonumber(ARGV[place + 1]), ARGV[place + 3], ARGV[place + 4]
   local first, last = place + 5, place + 4 + count
   -- What is plainly over, which is most, goes together.
-  if ARGV[place + 2] == '1' and redis.call('EXISTS', P .. 'n:' .. kind) == 0
+  if ARGV[place + 2] ~= '0' and redis.call('EXISTS', P .. 'n:' .. kind) == 0
       and are(redis.call('HMGET', P .. 't:' .. kind, unpack(ARGV, first, last)), count, tokens) then
     touch(kind).leases = true
     redis.call('HDEL', P .. 'b:' .. kind, unpack(ARGV, first, last))

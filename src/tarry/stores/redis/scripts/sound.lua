@@ -1,4 +1,4 @@
--- sound: do the orders and heads of some kinds agree, by number and by their first? Uses:
+-- sound: do the orders and heads of some kinds agree, by number and by their first?
 -- ARGV: kinds. Answers the kinds where they do not.
 local function agrees(index, order, kind, paused)
   local head = redis.call('ZRANGE', P .. order .. kind, 0, 0, 'WITHSCORES')[2]

@@ -1,4 +1,4 @@
--- waiting: a page of what waits to be claimed, by due and key, as it is stored. Uses:
+-- waiting: a page of what waits to be claimed, by due and key, as it is stored.
 -- ARGV: kind, from (a due, or -inf), after ('' or the key behind which to go on at that due), before (a due, or +inf), limit.
 -- Answers: keys, records.
 -- Bytes, as the order itself compares them; what Lua's < does depends on the server's locale.
