@@ -1,7 +1,7 @@
 """Blocking: how long the server does nothing else while it runs one call of each verb.
 
 By the server's own slow log, at the largest batches a client sends: 500 items or 1 MiB a call, and
-a claim of 2,000; the worker's own are of at most 250. "Careful" is what is not plain: tasks that
+a claim of 1,000; the worker's own are of at most 250. "Careful" is what is not plain: tasks that
 are replaced, retries, leases that ran out. The slow log counts what other processes take from the
 server, too; the processor time does not, but has the call's arguments and answer in it.
 """
@@ -26,7 +26,7 @@ from tarry.stores.connect import connect
 from tarry.stores.store import CHUNK, CHUNK_BYTES, Store
 from tarry.task import TaskRef
 
-MOST_CLAIMED = 2_000
+MOST_CLAIMED = 1_000
 WORKERS_MOST = 250
 BODY = b'{"n":"%s"}' % (b"x" * 92)
 
@@ -93,6 +93,7 @@ class Calls:
     def _workers_verbs(self, base: int, turn: int) -> None:
         store = self._store
         leases = self._due(turn)
+        leases += self._due(turn, name="", first=len(leases))
         self._tell("renew", lambda: store.renew(leases[:CHUNK], lease_ms=60_000))
         done = [Settlement(lease, Done()) for lease in leases[:CHUNK]]
         self._tell("settle", lambda: store.settle(done, call=self._call()))
@@ -112,15 +113,21 @@ class Calls:
         self._clear([TaskRef(measure.KIND, f"d{turn}-{n}") for n in range(CHUNK)])
 
     def _due(
-        self, turn: int, count: int = MOST_CLAIMED, *, lease_ms: int = 60_000, name: str = "claim"
+        self,
+        turn: int,
+        count: int = MOST_CLAIMED,
+        *,
+        lease_ms: int = 60_000,
+        name: str = "claim",
+        first: int = 0,
     ) -> list[Lease]:
         """Place due tasks, and claim them in one call."""
         now, store = measure.now_ms() - 1_000, self._store
-        for start in range(0, count, CHUNK):
+        for start in range(first, first + count, CHUNK):
             store.schedule(
                 [
                     Request(TaskRef(measure.KIND, f"d{turn}-{n}"), At(now), BODY)
-                    for n in range(start, min(start + CHUNK, count))
+                    for n in range(start, min(start + CHUNK, first + count))
                 ]
             )
         leases: list[Lease] = []

@@ -46,6 +46,7 @@ def scraps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_proof_in_json_says_what_was_tried_and_what_was_not(
     spawn: Spawn, folder: Path, scraps: Path
 ) -> None:

@@ -34,6 +34,12 @@ def test_no_history_breaks_a_promise(part: int) -> None:
         assert history.violations == [], f"tarry prove --seed {seed}"
 
 
+@pytest.mark.parametrize("seed", [100307839])
+def test_a_history_that_was_misjudged_stays_clean(seed: int) -> None:
+    """A pause that overlapped its resume came second: what waited for the operator was not late."""
+    assert simulate(seed).violations == []
+
+
 def test_the_same_seed_is_the_same_run_to_the_byte() -> None:
     script = "from tests.simulation.test_simulation import digest; print(digest(0, 40))"
     told = {

@@ -39,7 +39,8 @@ _MOST_CLAIMED = 1_000
 _COSTLY = 100
 """So many items that must be looked at one by one go into one script."""
 _COSTLY_BYTES = 1 << 18
-_RECLAIMS = RECLAIM_LIMIT // _COSTLY
+_RECLAIMED = 50
+"""So many expired leases are ended by one script."""
 
 
 class RedisStore(Store):
@@ -345,8 +346,8 @@ class _Claims:
 
     def _reclaim(self, shards: Iterable[int]) -> None:
         """End leases that have expired, in steps."""
-        said = (self._now, _COSTLY, *dict.fromkeys(self._kinds))
-        for _ in range(_RECLAIMS):
+        said = (self._now, _RECLAIMED, *dict.fromkeys(self._kinds))
+        for _ in range(RECLAIM_LIMIT // _RECLAIMED):
             calls = [(shard, said) for shard in shards]
             replies = self._exchange.calls("reclaim", calls)
             shards = [shard for (shard, _), left in zip(calls, replies, strict=True) if left]
