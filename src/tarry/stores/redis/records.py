@@ -13,6 +13,7 @@ from tarry.task import Task, TaskRef, TaskState
 _HEAD = Struct(">qqqHIIHB")
 _PLACE = Struct(">H")
 _DUE_AND_PLACE = Struct(">qH")
+_PLAIN_FROM_DUE = Struct(">qH11x")
 _MORE = Struct(">qqqH")
 _LENGTH = Struct(">H")
 _HEADERS = Struct(">I")
@@ -40,6 +41,8 @@ def tail(request: Request) -> bytes:
 
 def fixed_tail(due: int, place: int, request: Request) -> bytes:
     """Return the record from its due on; *place* counts the new ones of a call."""
+    if not (request.rule or request.keep_ms or request.headers or request.declared):
+        return _PLAIN_FROM_DUE.pack(due, place) + request.payload
     return _DUE_AND_PLACE.pack(due, place) + tail(request)
 
 

@@ -140,7 +140,10 @@ class RedisStore(Store):
         if len(parts) == 1:
             [part] = parts
             words = (now, call, *part.words)
-            replies = [self._exchange.call(name, part.shard, words, durable=durable)]
+            reply = self._exchange.call(name, part.shard, words, durable=durable)
+            if part.is_whole:
+                return read(items, reply)
+            replies = [reply]
         else:
             calls = [(part.shard, (now, call, *part.words)) for part in parts]
             replies = self._exchange.calls(name, calls, durable=durable)
@@ -253,6 +256,10 @@ def _steps(verb: wire.Verb[I], items: Sequence[I]) -> Iterator[tuple[int, Sequen
     most = CHUNK
     if len(items) > _COSTLY and not all(map(verb.is_plain, items)):
         most = _COSTLY
+    weighs = sum(len(item.payload) for item in items if isinstance(item, Request))
+    if len(items) <= most and weighs <= _COSTLY_BYTES:
+        yield 0, items
+        return
     start, size = 0, 0
     for place, item in enumerate(items):
         weight = len(item.payload) if isinstance(item, Request) else 0
@@ -261,7 +268,7 @@ def _steps(verb: wire.Verb[I], items: Sequence[I]) -> Iterator[tuple[int, Sequen
             start, size = place, 0
         size += weight
     if start < len(items):
-        yield start, items[start:] if start else items
+        yield start, items[start:]
 
 
 _EXPIRED = 2

@@ -87,12 +87,14 @@ class Verb(NamedTuple, Generic[I]):
 class Part:
     """What one shard is asked of a batch: the items' places in the batch, and the words."""
 
-    __slots__ = ("places", "shard", "words")
+    __slots__ = ("is_whole", "places", "shard", "words")
 
     def __init__(self, shard: int, places: list[int], words: Words) -> None:
         self.shard = shard
         self.places = places
         self.words = words
+        self.is_whole = False
+        """Whether it is the whole batch, in its order."""
 
 
 def parts(items: Sequence[I], shards: int, verb: Verb[I]) -> list[Part]:
@@ -102,7 +104,9 @@ def parts(items: Sequence[I], shards: int, verb: Verb[I]) -> list[Part]:
         name = ref(items[0])
         words = [name.kind, 1, *verb.say(items, verb.is_plain(items[0]), 0)]
         _shorten(verb, words)
-        return [Part(shard_of(name, shards) if shards > 1 else 0, [0], words)]
+        alone = Part(shard_of(name, shards) if shards > 1 else 0, [0], words)
+        alone.is_whole = True
+        return [alone]
     groups: dict[tuple[int, str], list[int]] = {}
     refs = [ref(item) for item in items]
     kinds = {name.kind for name in refs}
@@ -119,6 +123,7 @@ def parts(items: Sequence[I], shards: int, verb: Verb[I]) -> list[Part]:
             part.words += (kind, len(some), *verb.say(told, plain, len(part.places)))
             part.places += some
             if len(places) == len(items) == len(some):
+                part.is_whole = True
                 _shorten(verb, part.words)
     return list(by_shard.values())
 
@@ -159,10 +164,6 @@ def plain_parts(items: Sequence[DeadRef], shards: int) -> list[Part]:
 
 def in_order(count: int, parts: Sequence[Part], answers: Sequence[Sequence[A]]) -> list[A]:
     """Return the answers of all parts in the order of the batch."""
-    if len(parts) == 1:
-        [part], [only] = parts, answers
-        if part.places == list(range(count)):
-            return list(only)
     ordered: list[Any] = [None] * count
     for part, some in zip(parts, answers, strict=True):
         for place, answer in zip(part.places, some, strict=True):
@@ -194,11 +195,12 @@ def _say_requests(requests: Sequence[Request], plain: bool, before: int) -> Word
     keeps = int(any(request.keep_ms for request in requests))
     keys = _keys(requests)
     if plain:
-        modes = [_MODES[request.on_conflict] for request in requests]
-        hows = b"".join(bytes((0, mode)) for mode in modes) if any(modes) else b""
-        dues = [r.due.instant if isinstance(r.due, At) else None for r in requests]
-        if None not in dues:
-            fixed = cast("list[int]", dues)
+        hows = b""
+        if any(request.on_conflict is not OnConflict.REPLACE for request in requests):
+            hows = b"".join(bytes((0, _MODES[each.on_conflict])) for each in requests)
+        dues = [request.due for request in requests]
+        if all(isinstance(due, At) for due in dues):
+            fixed = [due.instant for due in cast("list[At]", dues)]
             tails = map(fixed_tail, fixed, count(before), requests)
             return [1, keeps, hows, min(fixed), max(fixed), *keys, *map(str, fixed), *tails]
         tails = map(later_tail, count(before), requests)
@@ -337,10 +339,12 @@ def scheduled(requests: Sequence[Request], reply: bytes) -> list[Scheduled]:
     status, now, revision = _ANSWER.unpack_from(reply)
     if status == _ALL_NEW:
         created = ScheduleStatus.CREATED
-        return [
-            Scheduled(request.ref, resolve(request.due, now), number, created)
-            for number, request in enumerate(requests, revision)
+        dues = [
+            due.instant if isinstance(due, At) and due.instant >= now else resolve(due, now)
+            for due in [request.due for request in requests]
         ]
+        refs = [request.ref for request in requests]
+        return list(map(Scheduled, refs, dues, count(revision), repeat(created)))
     return [
         Scheduled(request.ref, due, revision, _SCHEDULED[status])
         for request, (status, due, revision) in zip(

@@ -15,13 +15,11 @@ if ARGV[5] == '2' then
   local kind, call, known = ARGV[3], ARGV[2], false
   if call ~= '' then known = redis.call('GET', P .. 'c:' .. call) end
   local count, there = (#ARGV - 9) / 3, known
-  if not known then
-    if count == 1 then
-      there = redis.call('HEXISTS', P .. 'b:' .. kind, ARGV[10]) == 1
-    else
-      local fronts = redis.call('HMGET', P .. 'b:' .. kind, unpack(ARGV, 10, 9 + count))
-      for i = 1, count do there = there or fronts[i] end
-    end
+  -- While nothing of the kind runs, whatever is not in the order of dues is new: adding to it tells.
+  local idle = redis.call('EXISTS', P .. 't:' .. kind) == 0
+  if not idle and not known then
+    local fronts = redis.call('HMGET', P .. 'b:' .. kind, unpack(ARGV, 10, 9 + count))
+    for i = 1, count do there = there or fronts[i] end
   end
   if not there then
     local us = ARGV[1]
@@ -61,18 +59,20 @@ if ARGV[5] == '2' then
           scores[i * 2 - 1], scores[i * 2] = dues[asked], key
         end
       end
-      redis.call('HSET', P .. 'b:' .. kind, unpack(bodies))
-      redis.call('ZADD', P .. 'd:' .. kind, unpack(scores))
-      if ARGV[6] == '1' then redis.call('SADD', P .. 'k', kind) end
-      local lane = redis.call('ZSCORE', P .. 'h', kind)
-      if lane and low < tonumber(lane) or not lane and redis.call('SISMEMBER', P .. 'p', kind) == 0 then
-        local soonest = string.format('%d', low)
-        redis.call('ZADD', P .. 'h', soonest, kind)
-        if low - now <= 2000 then redis.call('$PUBLISH', P .. 'wake', soonest) end
+      -- If not all are new, those that are get their records below.
+      if redis.call('ZADD', P .. 'd:' .. kind, 'NX', unpack(scores)) == count then
+        redis.call('HSET', P .. 'b:' .. kind, unpack(bodies))
+        if ARGV[6] == '1' then redis.call('SADD', P .. 'k', kind) end
+        local lane = redis.call('ZSCORE', P .. 'h', kind)
+        if lane and low < tonumber(lane) or not lane and redis.call('SISMEMBER', P .. 'p', kind) == 0 then
+          local soonest = string.format('%d', low)
+          redis.call('ZADD', P .. 'h', soonest, kind)
+          if low - now <= 2000 then redis.call('$PUBLISH', P .. 'wake', soonest) end
+        end
+        local answers = struct.pack('>Bi8i8', 255, now, first)
+        if call ~= '' then redis.call('SET', P .. 'c:' .. call, answers, 'PX', 30000) end
+        return answers
       end
-      local answers = struct.pack('>Bi8i8', 255, now, first)
-      if call ~= '' then redis.call('SET', P .. 'c:' .. call, answers, 'PX', 30000) end
-      return answers
     end
   end
 end
