@@ -72,7 +72,7 @@ REDIS_SIDES = {
 }
 REDIS_FIGURES = {
     "blocking": {
-        *("schedule", "schedule_careful", "schedule_1_mib", "reschedule", "cancel", "claim_2000"),
+        *("schedule", "schedule_careful", "schedule_1_mib", "reschedule", "cancel", "claim_1000"),
         *("claim_250", "claim_reclaims", "renew", "settle", "settle_careful", "revive"),
     },
     "due_burst": {"async", "sync", "async_few_last", "sync_few_last", "async_server_us"},
