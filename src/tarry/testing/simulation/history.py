@@ -75,8 +75,8 @@ def _tidy(stage: Stage) -> None:
         while stage.asking.total() > 1 or stage.in_flight:
             process.nap(_AGAIN_SECONDS)
         for kind in (*KINDS, SERIES):
-            # Entered like any other: a pause may have overlapped the resume that was to follow it.
-            stage.perform(Step(at=0, who="operator", verb="resume", kind=kind), process)
+            stage.apps["operator"].resume(kind)
+        stage.resumed = stage.world.now
         for ref in sorted(stage.series):
             _end_series(stage, process, ref.kind, ref.key)
         stage.over(process)

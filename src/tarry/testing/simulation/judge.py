@@ -49,11 +49,15 @@ def _late(stage: "Stage") -> list[Violation]:
     broke = bool(stage.plan.faults) or any(isinstance(entry, Failed) for entry in stage.entries)
     quiet = stage.plan.quiet * MS if broke else 0
     allowed = PROMPT_MS + (stage.plan.lease + LOOK_MS + _set_back(stage) if broke else 0)
+    # A pause that overlapped its resume may have come second: then it lasted until the end.
+    paused = any(step.verb == "pause" for step in stage.plan.steps)
+    resumed = stage.resumed if paused else 0
     watch = _Watch(stage)
     found = []
     for entry, when in zip(stage.entries, stage.times, strict=True):
         if isinstance(entry, Started):
-            late = (when - max(quiet, watch.since(entry))) // MS
+            since = max(quiet, watch.since(entry), resumed if resumed <= when else 0)
+            late = (when - since) // MS
             if late > allowed and when > quiet:
                 said = f"it was {late} ms late, {allowed} are allowed"
                 found.append(Violation("late", entry.ref, said, (entry,)))

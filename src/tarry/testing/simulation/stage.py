@@ -101,6 +101,8 @@ class Stage:
         self.apps: dict[str, Tarry] = {}
         self.workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
         self.series: set[TaskRef] = set()
+        self.resumed = 0
+        """When all that was paused was resumed for good."""
         self._born = 0
 
     # ---- the ledger
