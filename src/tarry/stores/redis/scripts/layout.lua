@@ -7,7 +7,7 @@ if redis.acl_check_cmd then
   end
   for _, words in ipairs({
     {'SET', P, '1', 'PX', '1'}, {'HSET', P, '1', '1'}, {'HDEL', P, '1'}, {'HGET', P, '1'}, {'HMGET', P, '1'},
-    {'HSCAN', P, '0'}, {'HEXISTS', P, '1'}, {'ZMSCORE', P, '1'}, {'SADD', P, '1'}, {'SREM', P, '1'}, {'SISMEMBER', P, '1'}, {'ZADD', P, '1', '1'}, {'ZREM', P, '1'},
+    {'HSCAN', P, '0'}, {'ZMSCORE', P, '1'}, {'SADD', P, '1'}, {'SREM', P, '1'}, {'SISMEMBER', P, '1'}, {'ZADD', P, '1', '1'}, {'ZREM', P, '1'},
     {'ZSCORE', P, '1'}, {'ZCOUNT', P, '0', '1'}, {'ZRANGE', P, '0', '1'}, {'ZRANGEBYSCORE', P, '0', '1'},
     {'ZRANGEBYLEX', P, '-', '+'}, {'ZREVRANGEBYLEX', P, '+', '-'}, {'ZREMRANGEBYRANK', P, '0', '1'}, {'$PUBLISH', P .. 'wake', '1'},
   }) do
