@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.sqlite import checkpoint
 from tarry.stores.sqlite.record import SQL
 from tarry.stores.sqlite.store import SqliteStore
-from tarry.stores.store import RECLAIM_LIMIT, Filter
+from tarry.stores.store import RECLAIM_LIMIT, Claimed, Filter
 from tarry.task import TaskRef
 from tarry.testing.clock import ManualClock
 from tarry.testing.conformance import StorePromises
@@ -113,6 +114,37 @@ def test_a_claim_ends_a_bounded_number_of_leases(store: SqliteStore, clock: Manu
     assert claimed.next_due is not None
     assert claimed.next_due <= clock.now()
     assert len(claim(store, limit=count)) == 50
+
+
+def test_a_claim_says_how_long_it_stood_in_the_queue(
+    store: SqliteStore, clock: ManualClock
+) -> None:
+    schedule(store)
+    ask = partial(store.claim, [KIND], limit=1, lease_ms=LEASE_MS, holder="holder")
+    lock = store._connections.writer
+    entered, answers = threading.Event(), list[Claimed]()
+
+    class Turn:
+        """The lock of the writers, which says that somebody waits for it."""
+
+        def acquire(self, *, timeout: float = -1) -> bool:
+            entered.set()
+            return lock.acquire(timeout=timeout)
+
+        release = staticmethod(lock.release)
+
+    with lock:
+        store._connections.writer = Turn()  # type: ignore[assignment]
+        thread = threading.Thread(target=lambda: answers.append(ask()))
+        thread.start()
+        assert entered.wait(10)
+        clock.advance(70)
+    thread.join(10)
+
+    [claimed] = answers
+    assert len(claimed.leases) == 1
+    assert claimed.waited == 70_000_000
+    assert ask().waited == 0
 
 
 def test_a_batch_that_fails_half_way_says_nothing_and_writes_nothing(store: SqliteStore) -> None:

@@ -5,17 +5,20 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from tests.api.kit import Tap
 from tests.worker.kit import LIMIT, Ears, Gate, declare, waits
 
 from tarry import Backoff, CancelResult, Context, Retry, Tarry, TaskRef, TaskState
 from tarry.answers import ScheduleStatus
+from tarry.clock import SYSTEM
 from tarry.due import In
 from tarry.errors import StoreUnavailableError, WorkerError
 from tarry.events import AttemptEnded, LeaseLost, SlotLost, WorkerStopped
 from tarry.outcome.decide import LOST_LIMIT
 from tarry.request import Settlement
+from tarry.stores.store import Claimed
 from tarry.worker.run import Attempt
 from tarry.worker.worker import LOST_SLOTS
 
@@ -176,6 +179,33 @@ def test_a_reply_that_came_late_is_confirmed_before_the_start(
     assert slow.delayed == 1
     assert sum(tap.sizes) >= 5
     assert ran == [1] * 5
+
+
+def test_what_a_claim_waited_for_its_turn_needs_no_confirmation(
+    app: Tarry, ears: Ears, colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = app.store.claim
+    task = declare(app, colour, lambda ctx, n: None)
+    tap = Tap(app, "renew")
+    delayed: list[int] = []
+
+    def in_a_queue(*args: Any, **kwargs: Any) -> Claimed:
+        before = SYSTEM.elapsed()
+        if not delayed:
+            threading.Event().wait(0.06)
+        waited = SYSTEM.elapsed() - before
+        claimed = claim(*args, **kwargs)
+        if claimed.leases:
+            delayed.append(waited)
+        return msgspec.structs.replace(claimed, waited=waited)
+
+    monkeypatch.setattr(app.store, "claim", in_a_queue)
+    with app.worker():
+        task.schedule("now", 0)
+        ears.ended()
+
+    assert delayed[0] >= 60_000_000
+    assert tap.sizes == []
 
 
 def test_what_was_cancelled_before_a_late_reply_is_not_started(

@@ -47,13 +47,15 @@ class Claimed(msgspec.Struct, frozen=True):
     """The answer to a claim, all by the store's clock: `now` in ms plus `micros` (0 to 999).
 
     `next_due` is the earliest instant at which a further claim of the same kinds may find
-    something: a due, or the end of a lease. None: nothing is in sight.
+    something: a due, or the end of a lease. None: nothing is in sight. `waited` is how many
+    nanoseconds the call stood in a queue before it looked; a store that cannot tell says 0.
     """
 
     leases: list[Lease]
     now: int
     micros: int
     next_due: int | None
+    waited: int = 0
 
 
 class Filter(msgspec.Struct, frozen=True):

@@ -37,6 +37,7 @@ class Attempt:
     """One run of a handler under one lease, with the lease's time on the worker's own clock.
 
     That time counts from `since`, the instant the claim or renewal was *sent*: a reply may be late.
+    The store gave the lease at `claimed` or after: what a claim waits for its turn ages nothing.
     """
 
     __slots__ = (
@@ -55,10 +56,13 @@ class Attempt:
         "started",
     )
 
-    def __init__(self, lease: Lease, handler: Handler, since: int = 0) -> None:
+    def __init__(
+        self, lease: Lease, handler: Handler, since: int = 0, claimed: int | None = None
+    ) -> None:
         self.lease = lease
         self.handler = handler
-        self.claimed = self.since = since
+        self.since = since
+        self.claimed = since if claimed is None else claimed
         self.confirmed = False
         self.started = False
         self.lost = False

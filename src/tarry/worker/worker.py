@@ -251,17 +251,20 @@ class Worker:
         self._unanswered = None
         self._contact.answered(claimed, sent)
         if claimed.leases:
-            self._take(claimed, asked)
+            self._take(claimed, asked, asked + claimed.waited if asked == sent else asked)
         return claimed
 
-    def _take(self, claimed: Claimed, sent: int) -> None:
-        """Queue what was claimed: for the slots of the loop, or for the threads."""
+    def _take(self, claimed: Claimed, asked: int, given: int) -> None:
+        """Queue what was claimed: for the slots of the loop, or for the threads.
+
+        The leases were *asked* for at one instant, and *given* not before another.
+        """
         for_slots = []
         for_threads = []
         for lease in claimed.leases:
             handler = self._registry.find(lease.ref.kind)
             assert handler is not None  # noqa: S101 - only kinds with a handler are claimed
-            attempt = Attempt(lease, handler, sent)
+            attempt = Attempt(lease, handler, asked, given)
             self._room.took(handler)
             if handler.is_async or decide.runs_alone(lease.task):
                 for_slots.append(attempt)

@@ -276,6 +276,8 @@ class SqliteStore(Store):
     ) -> Claimed:
         """Lease due tasks; looks before it locks, so that nothing due costs no write lock."""
         del call
+        asked = self._clock.elapsed()
+        waited = 0
         known = self._lanes.of(kinds)
         lanes = [known[kind] for kind in dict.fromkeys(kinds) if kind in known]
         with self._connections.reading() as db:
@@ -284,6 +286,7 @@ class SqliteStore(Store):
         leases: list[Lease] = []
         if _reached(expiry, now) or (limit > 0 and any(_reached(h, now) for h in heads.values())):
             with self._connections.writing("normal") as db:
+                waited = self._clock.elapsed() - asked
                 now, micros = divmod(self._clock.now_us(), 1_000)
                 if _reached(expiry, now):
                     self._reclaim(db, lanes, now)
@@ -300,7 +303,7 @@ class SqliteStore(Store):
                 heads, expiry = self._heads(db, lanes)
             now, micros = divmod(self._clock.now_us(), 1_000)
         sights = [due for due in (*heads.values(), expiry) if due is not None]
-        return Claimed(leases, now, micros, min(sights, default=None))
+        return Claimed(leases, now, micros, min(sights, default=None), waited)
 
     def _heads(
         self, db: sqlite3.Connection, lanes: Sequence[int]

@@ -10,9 +10,10 @@ from tarry.worker.worker import Worker
 class CountsFromTheReply(Worker):
     """Lets a lease begin when the claim's reply arrives, not when the claim was sent."""
 
-    def _take(self, claimed: Claimed, sent: int) -> None:
-        del sent
-        super()._take(claimed, self._clock.elapsed())
+    def _take(self, claimed: Claimed, asked: int, given: int) -> None:
+        del asked, given
+        now = self._clock.elapsed()
+        super()._take(claimed, now, now)
 
 
 class InCompany(Worker):
