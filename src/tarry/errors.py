@@ -83,6 +83,12 @@ class StoreError(TarryError):
         super().__init__(message)
         self.answers = list(answers)
 
+    def __str__(self) -> str:
+        said = super().__str__()
+        if not self.answers:
+            return said
+        return f"{said}; the first {len(self.answers):,} of the batch had been written before"
+
 
 class StoreUrlError(StoreError, ValueError):
     """The store's URL cannot be used."""
@@ -105,7 +111,7 @@ class ForeignFileError(StoreRefusedError):
 
 
 class StoreFullError(StoreError):
-    """The medium has no room; nothing was written by this call."""
+    """The medium has no room; what it refused was not written."""
 
 
 class StoreUnavailableError(StoreError):

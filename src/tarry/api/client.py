@@ -112,11 +112,11 @@ class Client:
         if len(items) == 1:
             return self._persist(write, items)
         answers: list[T] = []
-        for chunk in chunks(items):
+        for chunk in chunks(items, self.store.capabilities.chunk):
             try:
                 answers += self._persist(write, chunk)
             except StoreError as error:
-                error.answers = list(answers)
+                error.answers = [*answers, *error.answers]
                 raise
         return answers
 
@@ -135,7 +135,7 @@ class Client:
             raise
         except StoreUnavailableError as error:
             message = f"no answer for {self._retry_for_ms / 1_000:g} s: {error}"
-            raise UnknownOutcomeError(message) from error
+            raise UnknownOutcomeError(message, answers=error.answers) from error
 
     def _repeat(self, ask: Callable[[], R]) -> R:
         """Repeat what got no reply for as long as that is allowed."""
@@ -152,12 +152,12 @@ class Client:
             pause = min(pause * 2, 1.0)
 
 
-def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+def chunks(items: Sequence[T], most: int = CHUNK) -> Iterator[Sequence[T]]:
     """Cut a batch into parts that no medium is blocked by."""
     start, size = 0, 0
     for place, item in enumerate(items):
         weight = len(item.payload) if isinstance(item, Request) else 0
-        if place > start and (place - start == CHUNK or size + weight > CHUNK_BYTES):
+        if place > start and (place - start == most or size + weight > CHUNK_BYTES):
             yield items[start:place]
             start, size = place, 0
         size += weight

@@ -20,7 +20,7 @@ REMEMBER_MS = 30_000
 """A medium that remembers calls does so for at least this time."""
 
 CHUNK = 500
-"""The client sends at most this many items in one call."""
+"""The client sends at most this many items in one call, unless a store takes more."""
 
 CHUNK_BYTES = 1 << 20
 """The client sends at most this many bytes of payload in one call."""
@@ -41,6 +41,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a repeated call (same `call`) gets the same answers and changes nothing."""
     shards: int = 1
     """Parts the tasks are spread over: lanes, order of due and wake-ups are those of each part."""
+    chunk: int = CHUNK
+    """Items a call may have: more than CHUNK where a store cuts them into steps itself."""
 
 
 class Claimed(msgspec.Struct, frozen=True):

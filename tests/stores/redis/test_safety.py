@@ -77,7 +77,7 @@ def test_a_full_server_refuses_new_tasks_and_writes_nothing(make_store: MakeStor
     before = get(store, old)
 
     for ref in (new, old):
-        with pytest.raises(StoreFullError, match="nothing was written"):
+        with pytest.raises(StoreFullError, match="nothing was done"):
             store.schedule([Request(ref, In(0), b"payload")], call="1")
 
     assert get(store, new) is None

@@ -29,13 +29,13 @@ def translate(error: Exception, where: str, *, failover: bool = False) -> StoreE
         )
     if isinstance(error, redis.OutOfMemoryError) or "OOM " in said:
         return StoreFullError(
-            f"{where} is out of memory and refused the write; nothing was written by this call; "
+            f"{where} is out of memory and refused the write, of which nothing was done; "
             "raise its maxmemory, or let workers run what is due"
         )
     if "MISCONF" in said:
         return StoreFullError(
-            f"{where} cannot write to its disk and refuses writes; nothing was written by this "
-            f"call; its words: {said}"
+            f"{where} cannot write to its disk and refuses writes; nothing of this one was "
+            f"done; its words: {said}"
         )
     read_only = isinstance(error, redis.ReadOnlyError) or "READONLY" in said
     if read_only and not failover:

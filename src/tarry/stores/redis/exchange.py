@@ -4,7 +4,7 @@ The words of a call are packed once and go through the connection's own socket. 
 shards leave before the first reply is read, so that servers work on them side by side.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -100,6 +100,55 @@ class Exchange:
             raise
         self._links.give(link)
         return reply
+
+    def flow(
+        self, name: str, shard: int, steps: Iterable[Words], *, durable: bool = False
+    ) -> Iterator[Any]:
+        """Run the script *name* on one shard once for each step, in order; yields the replies.
+
+        While a server is at work on a step the next one is made, and the reply before it is read
+        by whoever asks: so the two never wait for each other for long. None leaves before the one
+        before it was answered, else one that is refused and repeated would be out of order.
+        """
+        if durable and self._wait:
+            for words in steps:
+                yield self.calls(name, [(shard, words)], durable=True)[0]
+            return
+        lua = script(name, clustered=self.servers.clustered)
+        head = (b"EVALSHA", lua.sha, b"2", *self._names(shard))
+        link, sent = None, None
+        try:
+            for words in steps:
+                packed = pack((*head, *words))
+                if link is None or sent is None:
+                    link = self._take(shard, self.servers.of(shard))
+                    link.send(packed)
+                    sent = words
+                    continue
+                reply = self._reply(link, name, (shard, sent))
+                link.send(packed)
+                sent = words
+                yield reply
+            if link is not None and sent is not None:
+                last = self._reply(link, name, (shard, sent))
+                self._links.give(link)
+                link = None
+                yield last
+        except (RedisError, OSError) as error:
+            if link is not None and not isinstance(error, ResponseError):
+                self._links.lose(link)
+                link = None
+            raise self.failed(error) from error
+        finally:
+            if link is not None:
+                self._links.drop(link)
+
+    def _reply(self, link: Link, name: str, call: Call) -> Any:
+        """Return the reply to a call that was sent; what is refused for now is called again."""
+        try:
+            return link.read()
+        except _PASSING:
+            return self.calls(name, [call])[0]
 
     def calls(self, name: str, calls: Sequence[Call], *, durable: bool = False) -> list[Any]:
         """Run the script *name* on several shards at once; returns the replies in that order."""

@@ -1,16 +1,18 @@
 """The Redis store: one server, Sentinel or Cluster; one Lua script per verb."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple, TypeVar
 
 from tarry.answers import CancelResult, Moved, RenewResult, ReviveResult, Scheduled, SettleResult
 from tarry.clock import Clock
+from tarry.errors import StoreError
 from tarry.lease import Lease
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.redis import wire
-from tarry.stores.redis.exchange import Exchange
+from tarry.stores.redis.exchange import Exchange, Words
 from tarry.stores.redis.layout import CLUSTER_SHARDS, DEFAULT_SHARDS
 from tarry.stores.redis.links import Links
 from tarry.stores.redis.looking import Looking
@@ -34,6 +36,8 @@ from tarry.task import Task, TaskRef, check_namespace
 A = TypeVar("A")
 I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
 
+_CHUNK = 10 * CHUNK
+"""So many items of a call are made into steps while the server is at work on those before."""
 _MOST_CLAIMED = 1_000
 """More in one script would block the server for too long."""
 _COSTLY = 100
@@ -71,6 +75,7 @@ class RedisStore(Store):
             wakeup="pub/sub",
             remembers_calls=True,
             shards=self._shards,
+            chunk=_CHUNK,
         )
         self._all = range(self._shards)
         self._looking = Looking(self._exchange, self._shards, self._now_us)
@@ -118,12 +123,39 @@ class RedisStore(Store):
         """Run a script on a batch, cut by shard and into steps no server is blocked by."""
         if len(items) == 1:
             return self._step(name, verb, items, call, read, durable=durable)
+        steps = list(_steps(verb, items))
+        if len(steps) == 1:
+            return self._step(name, verb, items, call, read, durable=durable)
+        # Each step is a call of its own, and a repeat finds each of them.
+        numbers = [call if name == "renew" else _number(call, start) for start, _ in steps]
         answers: list[A] = []
-        for start, step in _steps(verb, items):
-            # Each step is a call of its own, and a repeat finds each of them.
-            number = f"{call}.{start}" if call and start and name != "renew" else call
-            answers += self._step(name, verb, step, number, read, durable=durable)
+        try:
+            if self._shards == 1:
+                told: deque[tuple[Sequence[I], wire.Part]] = deque()
+                words = self._words(verb, steps, numbers, told)
+                for reply in self._exchange.flow(name, 0, words, durable=durable):
+                    step, part = told.popleft()
+                    answers += _read(step, [part], [reply], read)
+            else:
+                for (_, step), number in zip(steps, numbers, strict=True):
+                    answers += self._step(name, verb, step, number, read, durable=durable)
+        except StoreError as error:
+            error.answers = list(answers)
+            raise
         return answers
+
+    def _words(
+        self,
+        verb: wire.Verb[I],
+        steps: Sequence[tuple[int, Sequence[I]]],
+        numbers: Sequence[str],
+        told: deque[tuple[Sequence[I], wire.Part]],
+    ) -> Iterator[Words]:
+        """Yield what the only shard is told in each step; *told* is what was yielded."""
+        for (_, step), number in zip(steps, numbers, strict=True):
+            [part] = wire.parts(step, 1, verb)
+            told.append((step, part))
+            yield (self._now_us(), number, *part.words)
 
     def _step(
         self,
@@ -140,18 +172,11 @@ class RedisStore(Store):
         if len(parts) == 1:
             [part] = parts
             words = (now, call, *part.words)
-            reply = self._exchange.call(name, part.shard, words, durable=durable)
-            if part.is_whole:
-                return read(items, reply)
-            replies = [reply]
+            replies = [self._exchange.call(name, part.shard, words, durable=durable)]
         else:
             calls = [(part.shard, (now, call, *part.words)) for part in parts]
             replies = self._exchange.calls(name, calls, durable=durable)
-        answers = [
-            read([items[place] for place in part.places], reply)
-            for part, reply in zip(parts, replies, strict=True)
-        ]
-        return wire.in_order(len(items), parts, answers)
+        return _read(items, parts, replies, read)
 
     def revive(self, refs: Sequence[DeadRef], *, call: str = "") -> list[ReviveResult]:
         """Make dead letters waiting tasks again."""
@@ -168,7 +193,7 @@ class RedisStore(Store):
         now = self._now_us()
         for start in range(0, len(refs), _COSTLY):
             step = refs[start : start + _COSTLY]
-            number = f"{call}.{start}" if call and start else call
+            number = _number(call, start)
             parts = wire.plain_parts(step, self._shards)
             calls = [(part.shard, (now, number, *part.words)) for part in parts]
             replies = self._exchange.calls(name, calls, durable=True)
@@ -249,6 +274,27 @@ class RedisStore(Store):
         """Let go of the servers."""
         self._wakeups.close()
         self._links.close()
+
+
+def _number(call: str, start: int) -> str:
+    """Return the id of a call's step."""
+    return f"{call}.{start}" if call and start else call
+
+
+def _read(
+    items: Sequence[I],
+    parts: Sequence[wire.Part],
+    replies: Sequence[bytes],
+    read: Callable[[Sequence[I], bytes], list[A]],
+) -> list[A]:
+    """Return the answers to a batch in its order."""
+    if parts[0].is_whole:
+        return read(items, replies[0])
+    answers = [
+        read([items[place] for place in part.places], reply)
+        for part, reply in zip(parts, replies, strict=True)
+    ]
+    return wire.in_order(len(items), parts, answers)
 
 
 def _steps(verb: wire.Verb[I], items: Sequence[I]) -> Iterator[tuple[int, Sequence[I]]]:
