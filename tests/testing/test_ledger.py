@@ -1,5 +1,6 @@
 """The ledger's rules fire when a promise is broken, and only then; a book outlives its writers."""
 
+import os
 import random
 import resource
 import signal
@@ -51,6 +52,7 @@ from tarry.testing.ledger import (
 )
 
 Part = Entry | list[Entry]
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 # ---- the words in which a history is told; its one ref is "a" unless it says another
 
@@ -2235,6 +2237,44 @@ def test_a_torn_last_line_is_left_for_the_next_time(tmp_path: Path) -> None:
         file.write(line[12:])
 
     assert book.entries() == [DRAINED, ask(1)]
+    book.close()
+
+
+def fill_page(book: Book) -> bytes:
+    """Write until the next line goes over the end of a page; returns what fits of it."""
+    line = b"\n" + msgspec.json.encode(ask(1)) + b"\n"
+    left = len(line) // 2
+    around = len(msgspec.json.encode(Failed(by="w", how=""))) + 2
+    book.write(Failed(by="w", how="x" * (_PAGE - left - around)))
+    return line[:left]
+
+
+def test_what_a_kill_tore_at_the_end_of_a_page_was_never_written(tmp_path: Path) -> None:
+    book = Book(tmp_path / "book")
+    part = fill_page(book)
+    before = list(book.entries())
+
+    with book.path.open("ab", buffering=0) as file:
+        file.write(part)
+    book.write(ask(2))
+
+    assert book.path.stat().st_size > _PAGE
+    assert book.entries() == [*before, ask(2)]
+    book.write(DRAINED)
+    assert book.entries() == [*before, ask(2), DRAINED]
+    book.close()
+
+
+def test_a_line_that_is_torn_anywhere_else_is_not_passed_over(tmp_path: Path) -> None:
+    book = Book(tmp_path / "book")
+    part = fill_page(book)
+
+    with book.path.open("ab", buffering=0) as file:
+        file.write(part[:-1])
+    book.write(ask(2))
+
+    with pytest.raises(msgspec.DecodeError):
+        book.entries()
     book.close()
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from tarry.testing.ledger.entries import Entry
 
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Entry)
 
@@ -15,8 +16,11 @@ _DECODER = msgspec.json.Decoder(Entry)
 class Book:
     """An append-only file, one entry a line; the order of lines is the order of events.
 
-    Each line is one write at the end of the file, so that whoever dies leaves whole lines. A book
-    may be handed to children by a fork, or opened anew by any process.
+    Each line is one write at the end of the file. Who is killed within it may leave a part, which
+    ends where a page of the file does: the kernel looks for signals between two pages. Such a part
+    counts as never written, as if the kill had come a moment before. The newline that each write
+    begins with keeps it apart from what others write behind it. A book may be handed to children
+    by a fork, or opened anew by any process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,7 +31,7 @@ class Book:
 
     def write(self, entry: Entry) -> None:
         """Append one entry; raises OSError if the file could not take the whole of it."""
-        line = _ENCODER.encode(entry) + b"\n"
+        line = b"\n" + _ENCODER.encode(entry) + b"\n"
         written = os.write(self._fd, line)
         if written < len(line):
             message = f"{self.path}: {written} of {len(line)} bytes written, the book is torn"
@@ -41,9 +45,23 @@ class Book:
         size = os.fstat(self._fd).st_size
         data = os.pread(self._fd, size - self._read, self._read)
         whole = data[: data.rfind(b"\n") + 1]
-        self._entries += _DECODER.decode_lines(whole)
+        try:
+            self._entries += _DECODER.decode_lines(whole)
+        except msgspec.DecodeError:
+            self._entries += self._without_torn(whole)
         self._read += len(whole)
         return self._entries
+
+    def _without_torn(self, whole: bytes) -> list[Entry]:
+        found, end = list[Entry](), self._read
+        for line in whole.splitlines(keepends=True):
+            end += len(line)
+            try:
+                found += _DECODER.decode_lines(line)
+            except msgspec.DecodeError:
+                if (end - 1) % _PAGE:
+                    raise
+        return found
 
     def close(self) -> None:
         """Let go of the file."""
