@@ -39,7 +39,7 @@ def test_doctor_shows_what_is_promised(run: Run, shop: Tarry, redis_server: Serv
     assert "medium                         redis" in said.stdout
     assert re.search(r"an acknowledged task survives  process kill", said.stdout)
     assert found["ok"] is True
-    assert f"{HOST}:{redis_server.port}: redis " in json.dumps(found["facts"])
+    assert re.search(f"{HOST}:{redis_server.port}: (redis|valkey) ", json.dumps(found["facts"]))
 
 
 def test_doctor_sees_a_server_that_throws_tasks_away(

@@ -92,6 +92,7 @@ def test_a_line_that_breaks_half_way_tells_what_is_known_and_a_repeat_does_the_r
     make_store: MakeStore, before_reply: Callable[..., None]
 ) -> None:
     store = make_store()
+    store.schedule(REQUESTS[:1])  # so that the server knows the script
 
     def cut(number: int) -> None:
         if number == 2:
@@ -112,7 +113,7 @@ def test_what_a_server_refuses_half_way_is_told_and_the_line_is_used_again(
     make_store: MakeStore, server: Server, before_reply: Callable[..., None]
 ) -> None:
     store = make_store()
-    store.schedule(REQUESTS[:1])
+    store.schedule(REQUESTS[:1])  # as above
     with closing(plain(server)) as anybody:
 
         def fill(number: int) -> None:

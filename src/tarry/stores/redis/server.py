@@ -37,7 +37,8 @@ class Survey:
 
     def _refuse_strangers(self, address: Address) -> None:
         info = self._info(address, "server")
-        if info.get("redis_mode") == "sentinel":
+        mode = info.get("redis_mode") or info.get("server_mode")  # as Valkey calls it
+        if mode == "sentinel":
             message = (
                 f"{_text(address)} is a sentinel, which keeps no tasks; nothing was written; "
                 "write redis+sentinel://host:port/service in the store's URL"
@@ -52,7 +53,7 @@ class Survey:
                 f"tarry needs {wanted} or newer, or Valkey; nothing was written"
             )
             raise StoreRefusedError(message)
-        if info.get("redis_mode") == "cluster" and not self._exchange.servers.clustered:
+        if mode == "cluster" and not self._exchange.servers.clustered:
             message = (
                 f"{_text(address)} is a node of a cluster; nothing was written; "
                 "write redis+cluster:// in the store's URL"

@@ -121,6 +121,8 @@ class RedisStore(Store):
         durable: bool = True,
     ) -> list[A]:
         """Run a script on a batch, cut by shard and into steps no server is blocked by."""
+        if not items:
+            return []
         if len(items) == 1:
             return self._step(name, verb, items, call, read, durable=durable)
         steps = list(_steps(verb, items))
