@@ -29,6 +29,9 @@ PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 STAMP = VENV / "dev-stamp"
 PINS = "requirements-dev.txt"
 
+# Many tests wait, for a server, a kill or a lease: two to a core keep the cores at work.
+WORKERS = 2 * (os.cpu_count() or 1)
+
 LINT_STEPS = (
     ("ruff check", ["-m", "ruff", "check"]),
     ("ruff format --check", ["-m", "ruff", "format", "--check"]),
@@ -90,7 +93,7 @@ def run(command: str, args: list[str]) -> int:
     if command == "check":
         return run_steps(LINT_STEPS)
     if command == "test":
-        return run_steps((*LINT_STEPS, ("pytest", ["-m", "pytest", "-n", "auto", *args])))
+        return run_steps((*LINT_STEPS, ("pytest", ["-m", "pytest", "-n", str(WORKERS), *args])))
     print(f"ready: {BIN.relative_to(HERE)}")
     return 0
 

@@ -138,14 +138,19 @@ class Client:
             raise UnknownOutcomeError(message, answers=error.answers) from error
 
     def _repeat(self, ask: Callable[[], R]) -> R:
-        """Repeat what got no reply for as long as that is allowed."""
+        """Repeat what got no reply for as long as that is allowed.
+
+        What one of the tries was answered stands, however the last of them ends.
+        """
         clock = self._runtime.clock
         deadline = clock.elapsed() + self._retry_for_ms * _NS
         pause = 0.01
+        known: list[object] = []
         while True:
             try:
                 return ask()
-            except StoreUnavailableError:
+            except StoreUnavailableError as error:
+                known = error.answers = max(known, error.answers, key=len)
                 if clock.elapsed() + pause * 1e9 > deadline:
                     raise
             self._runtime.nap(pause)

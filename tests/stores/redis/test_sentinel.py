@@ -46,7 +46,7 @@ def own(shared: Watched) -> Watched:
 
 def available(store: Store) -> bool:
     try:
-        store.counts([KIND])
+        store.schedule([Request(TaskRef(KIND, "anybody there"), In(HOUR))])
     except StoreUnavailableError:
         return False
     return True
@@ -89,7 +89,7 @@ def test_only_what_no_replica_had_confirmed_may_be_lost(
     primary = own.primary()
     assert primary is not None
     replicas = [each for each in own.keepers if each is not primary]
-    schedule(store, refs[0], In(HOUR))
+    until(lambda: available(store), "the primary answers", 60)
     for replica in replicas:
         replica.stop()
     try:
