@@ -35,7 +35,7 @@ from tarry.backoff import Backoff
 from tarry.clock import SYSTEM, Clock
 from tarry.context import Context
 from tarry.due import Duration, When, duration_ms, parse_when
-from tarry.errors import HandlerError, UnsupportedError, WhenError
+from tarry.errors import HandlerError, StoreBusyError, UnsupportedError, WhenError
 from tarry.events import Event, Listener
 from tarry.handler import Handler, Registry
 from tarry.payload import PAYLOAD_LIMIT, Codec, Plain, check_size, encode, encode_headers
@@ -370,9 +370,7 @@ class Tarry:
             return self.client.skip(cancellation)
         return self.client.cancel([cancellation])[0]
 
-    async def acancel_ref(
-        self, cancellation: Cancellation, tx: object = None
-    ) -> CancelResult:
+    async def acancel_ref(self, cancellation: Cancellation, tx: object = None) -> CancelResult:
         """Cancel one task, together with what others ask for at this moment."""
         if tx is not None:
             await self.runtime.run_blocking(self._refuse_series, cancellation.ref)
@@ -398,7 +396,14 @@ class Tarry:
 
     @property
     def _transactions(self) -> Transactions:
-        client = self.client
+        try:
+            client = self.client
+        except StoreBusyError as error:
+            message = (
+                f"{error}; the store was to be opened, and its tables made, inside of your "
+                "transaction: do so before it (app.store, or `tarry migrate`)"
+            )
+            raise StoreBusyError(message) from error
         if self._joined is None or self._joined[0] is not client:
             self._joined = (client, Transactions(client.store, self.runtime))
         return self._joined[1]

@@ -122,7 +122,9 @@ class TaskFunction(Generic[C, P, K, R]):
 
     async def aschedule(self, when: When, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Run the handler at *when*; for coroutines."""
-        return await self._desk.aschedule_request(self.build(when, *args, **kwargs), self._options.tx)
+        return await self._desk.aschedule_request(
+            self.build(when, *args, **kwargs), self._options.tx
+        )
 
     # ---- verbs with the key's fields
 

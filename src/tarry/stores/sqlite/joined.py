@@ -138,9 +138,7 @@ class Joined:
         return change.answer
 
 
-def _cancel(
-    life: Life, item: Cancellation, now: int, draw: lives.Draw
-) -> Change[CancelResult]:
+def _cancel(life: Life, item: Cancellation, now: int, draw: lives.Draw) -> Change[CancelResult]:
     del draw
     return lives.cancel(life, item, now)
 
@@ -159,9 +157,7 @@ def _read(lane: int, ref: TaskRef) -> Steps[record.Found]:
     return record.Found(Life(waiting, rows.lease(ref.kind, row, token, holder, expires)), row[0])
 
 
-def _write(
-    lane: int, found: record.Found, change: Change[Any]
-) -> Generator[Statement, Rows, None]:
+def _write(lane: int, found: record.Found, change: Change[Any]) -> Generator[Statement, Rows, None]:
     """Do what `record.write` does."""
     old, new, place = found.life, change.life, found.place
     if new is not old:

@@ -74,7 +74,8 @@ class SqliteStore(Store, Joins):
 
     What callers are promised is committed at ``synchronous=FULL`` (*sync* "full") or survives only
     the death of processes (*sync* "normal"); claims and settlements always commit at NORMAL, but
-    for those that place a next occurrence.
+    for those that place a next occurrence. *shared*: a file that is another program's already may
+    become a store too, so that tasks and that program's own rows commit together.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class SqliteStore(Store, Joins):
         *,
         namespace: str = "default",
         sync: str = "full",
+        shared: bool = False,
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -99,7 +101,7 @@ class SqliteStore(Store, Joins):
         self._clock = clock or SYSTEM
         self._random = rng or random.SystemRandom()
         self._synced = sync == "full"
-        prepare(path)
+        prepare(path, shared=shared)
         self._connections = Connections(path, full=sync.upper())
         try:
             self._migrated = migrate(self._connections)
