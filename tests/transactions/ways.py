@@ -10,6 +10,7 @@ from contextlib import (
     contextmanager,
 )
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import aiosqlite
@@ -25,8 +26,10 @@ Run = Callable[[str], object]
 Way = Callable[[Path], AbstractContextManager[tuple[Any, Run]]]
 AWay = Callable[[Path], AbstractAsyncContextManager[Any]]
 
+# Not :memory:, which Django never closes.
+_UNUSED = f"{mkdtemp()}/unused.db"
 settings.configure(
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": _UNUSED}},
     DEBUG=True,
 )
 django.setup()

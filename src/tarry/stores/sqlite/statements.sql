@@ -121,6 +121,9 @@ SELECT id, key, due, revision, created, attempt, snoozes, lost, nominal, declare
 FROM ended WHERE lane = ? AND key = ? AND state = 'dead' AND (revision = ? OR ? = 0)
 ORDER BY revision DESC LIMIT 1;
 
+-- name: dead_at
+SELECT 1 FROM ended WHERE lane = ? AND key = ? AND state = 'dead' AND at = ?;
+
 -- name: delete_ended
 DELETE FROM ended WHERE id = ?;
 

@@ -8,7 +8,7 @@ import os
 import random
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -97,6 +97,7 @@ class SqliteStore(Store, Joins):
             shared=True,
             wakeup="datagram",
             joins_transactions=True,
+            restores=True,
         )
         self._clock = clock or SYSTEM
         self._random = rng or random.SystemRandom()
@@ -219,6 +220,13 @@ class SqliteStore(Store, Joins):
         """Delete dead letters."""
         del call
         return self._steps(refs, steps.purge)
+
+    def restore(
+        self, tasks: Sequence[Task], *, replace: bool = False, call: str = ""
+    ) -> list[bool]:
+        """Place what another store has shown."""
+        del call
+        return self._steps(tasks, partial(steps.restore, over=replace))
 
     def pause(self, kind: str, paused: bool, *, call: str = "") -> bool:  # noqa: FBT001 - see Store
         """Stop or resume claims of *kind*."""

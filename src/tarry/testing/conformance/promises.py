@@ -13,6 +13,7 @@ from tarry.testing.conformance.namespaces import Namespaces
 from tarry.testing.conformance.pausing import Pausing
 from tarry.testing.conformance.recurring import Recurring
 from tarry.testing.conformance.rescheduling import Rescheduling
+from tarry.testing.conformance.restoring import Restoring
 from tarry.testing.conformance.scanning import Scanning
 from tarry.testing.conformance.scheduling import Scheduling
 from tarry.testing.conformance.settling import Settling
@@ -32,6 +33,7 @@ class StorePromises(
     Leases,
     Settling,
     DeadLetters,
+    Restoring,
     Recurring,
     History,
     Pausing,
