@@ -303,7 +303,7 @@ def revive(life: Life, dead: Task | None, now: int, draw: Draw) -> Change[Revive
     return Change(ReviveResult.REVIVED, Life(fresh), seen.ended)
 
 
-def restore(life: Life, task: Task, now: int, draw: Draw, *, over: bool) -> Change[bool]:
+def take_over(life: Life, task: Task, now: int, draw: Draw, *, over: bool) -> Change[bool]:
     """Place a waiting task as another store had it, unless one waits here and *over* is false."""
     seen = at(life, now)
     if seen.life.waiting is not None and not over:

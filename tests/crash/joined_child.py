@@ -101,4 +101,4 @@ for deadly in count(1):
         break
 for number in range(1, deadly):
     assert lived(number, 0, schedule=False)
-print(deadly)
+sys.stdout.write(str(deadly))

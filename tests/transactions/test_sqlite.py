@@ -144,7 +144,7 @@ class Pair:
     def step(self) -> None:
         chance = self.chance
         ref = TaskRef("order.cancel", chance.choice("abc"))
-        due = chance.choice([In(0), In(5_000), At(self.clock.now() + 9_000)])
+        due: Any = chance.choice([In(0), In(5_000), At(self.clock.now() + 9_000)])
         match chance.choice(["schedule", "schedule", "move", "cancel", "claim", "settle", "wait"]):
             case "schedule":
                 mode = chance.choice(list(OnConflict))
@@ -153,7 +153,7 @@ class Pair:
                     "schedule", Request(ref, due, b"{}", b"", mode, 8_000, rule=rule, keep_ms=10**9)
                 )
             case "move":
-                to = chance.choice([due, By(-3_000), By(3_000)])
+                to: Any = chance.choice([due, By(-3_000), By(3_000)])
                 self.say("reschedule", Move(ref, to, chance.choice(list(Only))))
             case "cancel":
                 self.say("cancel", Cancellation(ref))
@@ -173,7 +173,7 @@ class Pair:
         if not self.leases:
             return
         ours, models = self.leases.pop(self.chance.randrange(len(self.leases)))
-        outcome = self.chance.choice([DONE, Retry(In(2_000), "later"), Dead("broken")])
+        outcome: Any = self.chance.choice([DONE, Retry(In(2_000), "later"), Dead("broken")])
         after = self.clock.now() + 60_000
         following = Successor(after, after) if ours.task.rule else None
         [said] = self.model.settle([Settlement(models, outcome, following)])

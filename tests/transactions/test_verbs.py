@@ -1,4 +1,4 @@
-"""schedule, reschedule and cancel are part of the caller's transaction, in every way there is one."""
+"""schedule, reschedule and cancel join the transaction of the caller, in every way there is."""
 
 import asyncio
 import sqlite3
@@ -60,7 +60,7 @@ def test_a_rollback_takes_the_verbs_back(
     task.schedule("30m", 2)
     before = [task.get(1), task.get(2)]
 
-    with pytest.raises(Stop), way(path) as (tx, run):
+    with pytest.raises(Stop), way(path) as (tx, run):  # noqa: PT012 - to roll back is the point
         run("INSERT INTO orders VALUES (42)")
         task.using(tx=tx).schedule("30m", 42)
         assert task.using(tx=tx).reschedule("2h", 1)
@@ -96,12 +96,16 @@ def test_a_savepoint_takes_back_what_was_joined_behind_it(app: Tarry, path: Path
 
     with Session(engine) as session, session.begin():
         kept = task.using(tx=session).schedule("1h", 1)
-        with pytest.raises(Stop), session.begin_nested():
+        with pytest.raises(Stop), session.begin_nested():  # noqa: PT012 - as above
             task.using(tx=session).schedule("2h", 1)
             task.using(tx=session).schedule("1h", 2)
             raise Stop
         last = task.using(tx=session).schedule("1h", 3)
-    with ways.django_connection(path) as (tx, _), pytest.raises(Stop), transaction.atomic():
+    with (  # noqa: PT012 - as above
+        ways.django_connection(path) as (tx, _),
+        pytest.raises(Stop),
+        transaction.atomic(),
+    ):
         task.using(tx=tx).schedule("1h", 4)
         raise Stop
     engine.dispose()
@@ -117,7 +121,7 @@ def test_coroutines_join_what_is_awaited(app: Tarry, path: Path, away: ways.AWay
     task.schedule("30m", 2)
 
     async def main() -> None:
-        with pytest.raises(Stop):
+        with pytest.raises(Stop):  # noqa: PT012 - as above
             async with away(path) as tx:
                 await task.using(tx=tx).aschedule("30m", 41)
                 await task.using(tx=tx).acancel(1)
@@ -222,6 +226,7 @@ def test_what_is_no_transaction_is_refused(app: Tarry) -> None:
 
 
 def test_a_driver_of_another_medium_is_refused(app: Tarry) -> None:
+    pytest.importorskip("psycopg")
     engine = create_engine("postgresql+psycopg://nowhere/db")
     with Session(engine) as session:
         refused(app, session, TransactionError, "driver psycopg.*sqlite store.*sqlite3")

@@ -52,9 +52,9 @@ class Client:
         """Delete dead letters; says which were there."""
         return self._send(self.store.purge, refs)
 
-    def restore(self, tasks: Sequence[Task], *, replace: bool = False) -> list[bool]:
+    def take_over(self, tasks: Sequence[Task], *, replace: bool = False) -> list[bool]:
         """Place what another store has shown; says which were placed."""
-        return self._send(partial(self.store.restore, replace=replace), tasks)
+        return self._send(partial(self.store.take_over, replace=replace), tasks)
 
     def pause(self, kind: str, *, paused: bool) -> bool:
         """Stop (or resume) claims of *kind*; says whether it was paused before."""

@@ -87,12 +87,12 @@ def _to_file(
         start, size = Mark(tarry="page"), 0
         if path.exists() and not force:
             fail(f"{path} is there already: --resume, --force, or another name", USAGE)
-    if start.tarry == "end":
-        talk(f"{path} is finished; nothing was written")
-        return start.tasks
     with path.open("r+b" if resume else "wb") as out:
         out.truncate(size)
         out.seek(size)
+        if start.tarry == "end":
+            talk(f"{path} is finished already")
+            return start.tasks
         done = _write(app, out, where, start, total)
         out.flush()
         os.fsync(out.fileno())

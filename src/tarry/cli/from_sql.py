@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import date, datetime
 from decimal import Decimal
+from importlib import import_module
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
@@ -253,9 +254,8 @@ def _open(url: str) -> tuple[Source, str]:
             file = file_of(url) or ""
             return sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True), "?"
         if scheme in ("postgresql", "postgres"):
-            import psycopg  # noqa: PLC0415 - only when named
-
-            return psycopg.connect(url), "%s"
+            source: Source = import_module("psycopg").connect(url)
+            return source, "%s"
         if scheme in ("mysql", "mariadb"):
             return _mysql(url), "%s"
     except ModuleNotFoundError as error:
@@ -269,10 +269,8 @@ def _open(url: str) -> tuple[Source, str]:
 
 
 def _mysql(url: str) -> Source:
-    import pymysql  # noqa: PLC0415 - only when named
-
     parts = urlsplit(url)
-    source: Source = pymysql.connect(
+    source: Source = import_module("pymysql").connect(
         host=parts.hostname or "localhost",
         port=parts.port or 3306,
         user=unquote(parts.username or "") or None,

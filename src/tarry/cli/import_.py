@@ -224,7 +224,7 @@ class _Lines:
         if isinstance(found, Mark):
             self._finished = found.tarry == "end"
             return None
-        if found.state is TaskState.DEAD and not self._app.store.capabilities.restores:
+        if found.state is TaskState.DEAD and not self._app.store.capabilities.takes_over:
             self._done["left_out"] += 1
             if self._done["left_out"] == 1:
                 medium = self._app.store.capabilities.medium
@@ -236,7 +236,7 @@ class _Lines:
         if self._dry:
             self._done["tasks"] += len(tasks)
             return
-        placed = self._app.client.restore(tasks, replace=self._replace) if tasks else []
+        placed = self._app.client.take_over(tasks, replace=self._replace) if tasks else []
         for task, new in zip(tasks, placed, strict=True):
             word = "dead_letters" if task.state is TaskState.DEAD else "tasks"
             self._done[word if new else "there_already"] += 1

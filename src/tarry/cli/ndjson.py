@@ -14,6 +14,7 @@ from tarry.recurrence import Rule
 from tarry.task import Task, TaskState, check_ref
 
 _EMPTY = msgspec.Raw(b"{}")
+_NULL = msgspec.Raw(b"null")
 
 
 class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -27,7 +28,7 @@ class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_on
     payload_base64: str = ""
     headers: dict[str, str] = {}
     headers_base64: str = ""
-    rule: msgspec.Raw | None = None
+    rule: msgspec.Raw = _NULL
     nominal: str = ""
     declared: bool = False
     keep_ms: int = 0
@@ -70,7 +71,7 @@ def written(task: Task) -> bytes:
         lost=task.lost,
         revision=task.revision,
         reason=task.reason,
-        rule=msgspec.Raw(task.rule.encode()) if task.rule else None,
+        rule=msgspec.Raw(task.rule.encode()) if task.rule else _NULL,
         nominal=format_instant(task.nominal) if task.nominal else "",
         ended=format_instant(task.ended) if task.ended else "",
     )
@@ -121,7 +122,7 @@ def _task(line: Line, now: int) -> Task:
         raise PayloadError(message)
     dead = line.state == "dead"
     due = _instant(line.due, now)
-    rule = Rule.parse(bytes(line.rule).decode()).text() if _given(line.rule) else ""
+    rule = Rule.parse(bytes(line.rule).decode()).text() if bytes(line.rule) != bytes(_NULL) else ""
     return Task(
         ref=check_ref(line.kind, line.key),
         due=due,
@@ -137,10 +138,6 @@ def _task(line: Line, now: int) -> Task:
         ended=(_instant(line.ended, now) if line.ended else now) if dead else 0,
         **numbers,
     )
-
-
-def _given(rule: msgspec.Raw | None) -> bool:
-    return rule is not None and bytes(rule) != b"null"
 
 
 def _instant(text: str, now: int) -> int:

@@ -55,7 +55,7 @@ class MemoryStore(Store):
             shared=False,
             wakeup="direct",
             remembers_calls=True,
-            restores=True,
+            takes_over=True,
         )
         self._clock = clock or SYSTEM
         self._random = rng or random.Random()  # noqa: S311 - unique, not secret
@@ -127,14 +127,14 @@ class MemoryStore(Store):
 
         return self._each(refs, call, step)
 
-    def restore(
+    def take_over(
         self, tasks: Sequence[Task], *, replace: bool = False, call: str = ""
     ) -> list[bool]:
         """Place what another store has shown."""
 
         def step(life: Life, item: Task, now: int) -> Change[bool]:
             if item.state is not TaskState.DEAD:
-                return lives.restore(life, item, now, self._draw, over=replace)
+                return lives.take_over(life, item, now, self._draw, over=replace)
             letters = self._dead.setdefault(item.ref, {})
             new = all(letter.ended != item.ended for letter in letters.values())
             if not new:

@@ -49,8 +49,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     joins_transactions: bool = False
     remembers_calls: bool = False
     """Whether a repeated call (same `call`) gets the same answers and changes nothing."""
-    restores: bool = False
-    """Whether `restore` keeps what tasks went through, and takes dead letters."""
+    takes_over: bool = False
+    """Whether `take_over` keeps what tasks went through, and takes dead letters."""
     shards: int = 1
     """Parts the tasks are spread over: lanes, order of due and wake-ups are those of each part."""
 
@@ -190,14 +190,14 @@ class Store(ABC):
     def purge(self, refs: Sequence[DeadRef], *, call: str = "") -> list[bool]:
         """Delete dead letters; says which were there."""
 
-    def restore(
+    def take_over(
         self, tasks: Sequence[Task], *, replace: bool = False, call: str = ""
     ) -> list[bool]:
         """Place what another store has shown: waiting tasks, and dead letters with their end.
 
         Each gets a new revision here, everything else is as it was. Says which were placed: a
         waiting task yields to one that waits, unless *replace*; a dead letter to one of its ref
-        with the same end. A medium that does not say `restores` takes no dead letters, and lets
+        with the same end. A medium that does not say `takes_over` takes no dead letters, and lets
         tasks begin with their first attempt.
         """
         if any(task.state is TaskState.DEAD for task in tasks):

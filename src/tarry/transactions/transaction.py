@@ -28,7 +28,7 @@ class Transaction(ABC):
     @property
     @abstractmethod
     def driver(self) -> str:
-        """The package of the driver below, as it is imported: sqlite3, psycopg, pymysql …"""
+        """The package of the driver below: sqlite3, psycopg, pymysql and so on."""
 
     @abstractmethod
     def refuse_autocommit(self) -> None:

@@ -61,10 +61,10 @@ def purge(life: Life, item: DeadRef, moment: Moment) -> Change[bool]:
     return Change(row is not None, life)
 
 
-def restore(life: Life, item: Task, moment: Moment, *, over: bool) -> Change[bool]:
+def take_over(life: Life, item: Task, moment: Moment, *, over: bool) -> Change[bool]:
     """Place one record of another store."""
     if item.state is not TaskState.DEAD:
-        return lives.restore(life, item, moment.now, moment.draw, over=over)
+        return lives.take_over(life, item, moment.now, moment.draw, over=over)
     there = moment.db.execute(SQL["dead_at"], (moment.lane, item.ref.key, item.ended)).fetchone()
     if there:
         return Change(answer=False, life=life)

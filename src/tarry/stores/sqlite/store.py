@@ -97,7 +97,7 @@ class SqliteStore(Store, Joins):
             shared=True,
             wakeup="datagram",
             joins_transactions=True,
-            restores=True,
+            takes_over=True,
         )
         self._clock = clock or SYSTEM
         self._random = rng or random.SystemRandom()
@@ -221,12 +221,12 @@ class SqliteStore(Store, Joins):
         del call
         return self._steps(refs, steps.purge)
 
-    def restore(
+    def take_over(
         self, tasks: Sequence[Task], *, replace: bool = False, call: str = ""
     ) -> list[bool]:
         """Place what another store has shown."""
         del call
-        return self._steps(tasks, partial(steps.restore, over=replace))
+        return self._steps(tasks, partial(steps.take_over, over=replace))
 
     def pause(self, kind: str, paused: bool, *, call: str = "") -> bool:  # noqa: FBT001 - see Store
         """Stop or resume claims of *kind*."""

@@ -13,11 +13,11 @@ from tarry.testing.conformance.namespaces import Namespaces
 from tarry.testing.conformance.pausing import Pausing
 from tarry.testing.conformance.recurring import Recurring
 from tarry.testing.conformance.rescheduling import Rescheduling
-from tarry.testing.conformance.restoring import Restoring
 from tarry.testing.conformance.scanning import Scanning
 from tarry.testing.conformance.scheduling import Scheduling
 from tarry.testing.conformance.settling import Settling
 from tarry.testing.conformance.soundness import Soundness
+from tarry.testing.conformance.taking_over import TakingOver
 from tarry.testing.conformance.two_slots import TwoSlots
 from tarry.testing.conformance.wakeup import Waking
 
@@ -33,7 +33,7 @@ class StorePromises(
     Leases,
     Settling,
     DeadLetters,
-    Restoring,
+    TakingOver,
     Recurring,
     History,
     Pausing,

@@ -1,4 +1,4 @@
-"""Restoring: what another store has shown is placed as it was."""
+"""TakingOver: what another store has shown is placed as it was."""
 # ruff: noqa: D102 - the name of a promise is its sentence
 
 import pytest
@@ -40,18 +40,18 @@ def letter(clock: ManualClock) -> Task:
 
 
 def _needs(store: Store) -> None:
-    if not store.capabilities.restores:
+    if not store.capabilities.takes_over:
         pytest.skip(f"{store.capabilities.medium} does not keep what tasks went through")
 
 
-class Restoring:
-    """`restore`, by which tasks move from one store to another."""
+class TakingOver:
+    """`take_over`, by which tasks move from one store to another."""
 
     def test_a_waiting_task_is_placed_as_it_was(self, store: Store, clock: ManualClock) -> None:
         _needs(store)
         task = waiting(clock)
 
-        assert store.restore([task]) == [True]
+        assert store.take_over([task]) == [True]
 
         found = get(store)
         assert found is not None
@@ -61,7 +61,7 @@ class Restoring:
     def test_one_that_waits_already_stays(self, store: Store, clock: ManualClock) -> None:
         old = schedule(store, due=In(1_000))
 
-        assert store.restore([waiting(clock)]) == [False]
+        assert store.take_over([waiting(clock)]) == [False]
 
         found = get(store)
         assert found is not None
@@ -72,7 +72,7 @@ class Restoring:
     ) -> None:
         old = schedule(store, due=In(1_000))
 
-        assert store.restore([waiting(clock)], replace=True) == [True]
+        assert store.take_over([waiting(clock)], replace=True) == [True]
 
         found = get(store)
         assert found is not None
@@ -82,7 +82,7 @@ class Restoring:
     def test_it_waits_behind_a_running_attempt(self, store: Store, clock: ManualClock) -> None:
         lease = start(store)
 
-        assert store.restore([replace(waiting(clock), due=clock.now())]) == [True]
+        assert store.take_over([replace(waiting(clock), due=clock.now())]) == [True]
 
         assert claim(store) == []
         settle(store, lease)
@@ -90,7 +90,7 @@ class Restoring:
 
     def test_it_is_claimed_when_it_is_due(self, store: Store, clock: ManualClock) -> None:
         _needs(store)
-        store.restore([waiting(clock)])
+        store.take_over([waiting(clock)])
 
         clock.advance(60_000)
         lease = claim_one(store)
@@ -98,13 +98,13 @@ class Restoring:
         assert lease.task.attempt == 4
 
     def test_a_dead_letter_is_placed_once(self, store: Store, clock: ManualClock) -> None:
-        if not store.capabilities.restores:
+        if not store.capabilities.takes_over:
             with pytest.raises(UnsupportedError):
-                store.restore([letter(clock)])
+                store.take_over([letter(clock)])
             return
         dead = letter(clock)
 
-        answers = store.restore([dead]) + store.restore([dead])
+        answers = store.take_over([dead]) + store.take_over([dead])
         [found] = kept(store, TaskState.DEAD)
 
         assert answers == [True, False]
