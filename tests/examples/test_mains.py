@@ -17,6 +17,10 @@ LAST_LINES = {
     "content_takedown": ["2026-12-01T01:00:00.000Z: online []"],
     "iot_command_timeout": ["99 of 100 devices answered in time"],
     "order_auto_cancel": ["order 41 is closed, order 42 is paid"],
+    "order_in_one_transaction": [
+        "orders: [(41, 'closed'), (42, 'paid')]",
+        "ledger: [(41, 'closed')]",
+    ],
     "out_of_order_events": [
         "dead letter account.link/link:eve after 720 snoozes: user eve never came"
     ],

@@ -88,7 +88,8 @@ class Joined:
         yield from self._lock()
         answers = []
         for item in cancellations:
-            answers.append((yield from self._each(item.ref, item, _cancel, 0)))
+            answer = yield from self._each(item.ref, item, _cancel, 0)
+            answers.append(answer)
         return answers
 
     def settle(self, settlements: Sequence[Settlement]) -> Steps[list[SettleResult]]:
