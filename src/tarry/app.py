@@ -30,11 +30,12 @@ from tarry.api.function import (
     fresh_key,
     move_due,
 )
+from tarry.api.transaction import Transactions
 from tarry.backoff import Backoff
 from tarry.clock import SYSTEM, Clock
 from tarry.context import Context
 from tarry.due import Duration, When, duration_ms, parse_when
-from tarry.errors import HandlerError, WhenError
+from tarry.errors import HandlerError, StoreBusyError, UnsupportedError, WhenError
 from tarry.events import Event, Listener
 from tarry.handler import Handler, Registry
 from tarry.payload import PAYLOAD_LIMIT, Codec, Plain, check_size, encode, encode_headers
@@ -114,6 +115,7 @@ class Tarry:
         self._opening = threading.RLock()
         self._client: Client | None = None
         self._runtime: Runtime | None = None
+        self._joined: tuple[Client, Transactions] | None = None
         self._batchers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Batchers] = (
             weakref.WeakKeyDictionary()
         )
@@ -263,13 +265,17 @@ class Tarry:
             keep_ms=handler.keep_ms if handler else 0,
         )
 
-    def schedule(self, kind: str, when: When, **options: Unpack[ByName]) -> Scheduled:
+    def schedule(
+        self, kind: str, when: When, *, tx: object = None, **options: Unpack[ByName]
+    ) -> Scheduled:
         """Schedule *kind* by name; takes what `build` takes."""
-        return self.schedule_request(self.build(kind, when, **options))
+        return self.schedule_request(self.build(kind, when, **options), tx)
 
-    async def aschedule(self, kind: str, when: When, **options: Unpack[ByName]) -> Scheduled:
+    async def aschedule(
+        self, kind: str, when: When, *, tx: object = None, **options: Unpack[ByName]
+    ) -> Scheduled:
         """Schedule *kind* by name; for coroutines."""
-        return await self.aschedule_request(self.build(kind, when, **options))
+        return await self.aschedule_request(self.build(kind, when, **options), tx)
 
     def schedule_many(self, requests: Iterable[Request]) -> list[Scheduled]:
         """Schedule many built requests; all are validated before the first is written."""
@@ -280,23 +286,29 @@ class Tarry:
         ready = list(requests)
         return accepted(await self.runtime.run_blocking(self.client.schedule, ready))
 
-    def reschedule(self, ref: TaskRef, when: MoveTo, *, if_revision: int | None = None) -> Moved:
+    def reschedule(
+        self, ref: TaskRef, when: MoveTo, *, if_revision: int | None = None, tx: object = None
+    ) -> Moved:
         """Move the waiting task of *ref*."""
-        return self.move(Move(ref, *move_due(when, self.clock), if_revision))
+        return self.move(Move(ref, *move_due(when, self.clock), if_revision), tx)
 
     async def areschedule(
-        self, ref: TaskRef, when: MoveTo, *, if_revision: int | None = None
+        self, ref: TaskRef, when: MoveTo, *, if_revision: int | None = None, tx: object = None
     ) -> Moved:
         """Move the waiting task of *ref*; for coroutines."""
-        return await self.amove(Move(ref, *move_due(when, self.clock), if_revision))
+        return await self.amove(Move(ref, *move_due(when, self.clock), if_revision), tx)
 
-    def cancel(self, ref: TaskRef, *, if_revision: int | None = None) -> CancelResult:
+    def cancel(
+        self, ref: TaskRef, *, if_revision: int | None = None, tx: object = None
+    ) -> CancelResult:
         """Cancel the task of *ref*."""
-        return self.cancel_ref(Cancellation(ref, if_revision))
+        return self.cancel_ref(Cancellation(ref, if_revision), tx)
 
-    async def acancel(self, ref: TaskRef, *, if_revision: int | None = None) -> CancelResult:
+    async def acancel(
+        self, ref: TaskRef, *, if_revision: int | None = None, tx: object = None
+    ) -> CancelResult:
         """Cancel the task of *ref*; for coroutines."""
-        return await self.acancel_ref(Cancellation(ref, if_revision))
+        return await self.acancel_ref(Cancellation(ref, if_revision), tx)
 
     def run_now(self, ref: TaskRef) -> Moved:
         """Make the waiting task of *ref* due now, or revive it if it is dead."""
@@ -324,31 +336,45 @@ class Tarry:
 
     # ---- what a TaskFunction asks for
 
-    def schedule_request(self, request: Request) -> Scheduled:
+    def schedule_request(self, request: Request, tx: object = None) -> Scheduled:
         """Schedule one built request."""
+        if tx is not None:
+            return accepted([self._transactions.schedule(request, tx)])[0]
         return accepted(self.client.schedule([request]))[0]
 
-    async def aschedule_request(self, request: Request) -> Scheduled:
+    async def aschedule_request(self, request: Request, tx: object = None) -> Scheduled:
         """Schedule one built request, together with what others ask for at this moment."""
+        if tx is not None:
+            return accepted([await self._transactions.aschedule(request, tx)])[0]
         answer = await self._batch.schedule.ask(request)
         return accepted([answer])[0]
 
-    def move(self, move: Move) -> Moved:
+    def move(self, move: Move, tx: object = None) -> Moved:
         """Move one task."""
+        if tx is not None:
+            return self._transactions.move(move, tx)
         return self.client.reschedule([move])[0]
 
-    async def amove(self, move: Move) -> Moved:
+    async def amove(self, move: Move, tx: object = None) -> Moved:
         """Move one task, together with what others ask for at this moment."""
+        if tx is not None:
+            return await self._transactions.amove(move, tx)
         return await self._batch.reschedule.ask(move)
 
-    def cancel_ref(self, cancellation: Cancellation) -> CancelResult:
+    def cancel_ref(self, cancellation: Cancellation, tx: object = None) -> CancelResult:
         """Cancel one task."""
+        if tx is not None:
+            self._refuse_series(cancellation.ref)
+            return self._transactions.cancel(cancellation, tx)
         if self._recurs(cancellation.ref):
             return self.client.skip(cancellation)
         return self.client.cancel([cancellation])[0]
 
-    async def acancel_ref(self, cancellation: Cancellation) -> CancelResult:
+    async def acancel_ref(self, cancellation: Cancellation, tx: object = None) -> CancelResult:
         """Cancel one task, together with what others ask for at this moment."""
+        if tx is not None:
+            await self.runtime.run_blocking(self._refuse_series, cancellation.ref)
+            return await self._transactions.acancel(cancellation, tx)
         if self._recurs(cancellation.ref):
             return await self.runtime.run_blocking(self.client.skip, cancellation)
         return await self._batch.cancel.ask(cancellation)
@@ -357,6 +383,30 @@ class Tarry:
         """Say whether a cancel of *ref* may have to skip an occurrence: unknown kinds might."""
         handler = self.registry.find(ref.kind)
         return handler is None or handler.rule is not None
+
+    def _refuse_series(self, ref: TaskRef) -> None:
+        """Raise if a cancel of *ref* would have to skip an occurrence: that takes two steps."""
+        task = self.client.get(ref) if self._recurs(ref) else None
+        if task is not None and task.declared:
+            message = (
+                f"{ref} recurs by its declaration: to skip an occurrence cannot be part of a "
+                "transaction (tx=); cancel it after the commit; nothing was written"
+            )
+            raise UnsupportedError(message)
+
+    @property
+    def _transactions(self) -> Transactions:
+        try:
+            client = self.client
+        except StoreBusyError as error:
+            message = (
+                f"{error}; the store was to be opened, and its tables made, inside of your "
+                "transaction: do so before it (app.store, or `tarry migrate`)"
+            )
+            raise StoreBusyError(message) from error
+        if self._joined is None or self._joined[0] is not client:
+            self._joined = (client, Transactions(client.store, self.runtime))
+        return self._joined[1]
 
     @property
     def _batch(self) -> "_Batchers":

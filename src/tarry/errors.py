@@ -9,6 +9,8 @@ TarryError
 ├── CursorError             a cursor that no page of a scan answered
 ├── ConfigError             settings that cannot be used
 ├── UnsupportedError        the medium cannot do this verb
+├── TransactionError        the transaction cannot be joined as it is
+├── LeaseLostError          the lease ran out before `ctx.settle(tx=…)`
 ├── WorkerError             the worker cannot go on
 └── StoreError              something about the medium
     ├── StoreUrlError           the URL cannot be used
@@ -67,6 +69,22 @@ class ConfigError(TarryError, ValueError):
 
 class UnsupportedError(TarryError):
     """The medium cannot do what was asked; nothing was written."""
+
+
+class TransactionError(TarryError, TypeError):
+    """What was given as `tx` is no transaction, or none that can be joined; nothing was written."""
+
+
+class LeaseLostError(TarryError):
+    """The lease ran out before the attempt was settled in the handler's transaction.
+
+    Nothing was written by this call. Another worker may be attempting the task already: let the
+    error leave the handler, so that the transaction is rolled back.
+    """
+
+    def __init__(self, kind: str, key: str, *, token: int) -> None:
+        super().__init__(f"lease {token} on {kind}/{key} is no longer held; roll back")
+        self.kind, self.key, self.token = kind, key, token
 
 
 class WorkerError(TarryError):

@@ -303,6 +303,15 @@ def revive(life: Life, dead: Task | None, now: int, draw: Draw) -> Change[Revive
     return Change(ReviveResult.REVIVED, Life(fresh), seen.ended)
 
 
+def take_over(life: Life, task: Task, now: int, draw: Draw, *, over: bool) -> Change[bool]:
+    """Place a waiting task as another store had it, unless one waits here and *over* is false."""
+    seen = at(life, now)
+    if seen.life.waiting is not None and not over:
+        return Change(False, seen.life, seen.ended)  # noqa: FBT003 - the answer
+    new = replace(task, revision=draw(), state=TaskState.SCHEDULED, cancelled=False, ended=0)
+    return Change(True, Life(new, seen.life.running), seen.ended)  # noqa: FBT003 - the answer
+
+
 def view(life: Life, now: int) -> Task | None:
     """Return what `get` shows of a life: the waiting revision, else the running one."""
     life = at(life, now).life

@@ -25,7 +25,7 @@ from tarry.answers import MoveStatus, ScheduleStatus
 from tarry.api.function import TaskFunction
 from tarry.attempt import Dead
 from tarry.clock import SYSTEM
-from tarry.errors import HandlerError, RefError, UnsupportedError
+from tarry.errors import HandlerError, RefError
 from tarry.request import Settlement
 
 Say = Callable[..., Any]
@@ -230,11 +230,6 @@ def test_options_add_up(order: Order) -> None:
     assert (request.max_wait_ms, request.if_revision) == (60_000, 3)
     assert request.rule
     assert order.build("1m", 42).rule == ""
-
-
-def test_a_transaction_is_not_supported_yet(order: Order) -> None:
-    with pytest.raises(UnsupportedError, match="tx="):
-        order.using(tx=object())
 
 
 # ---- reschedule

@@ -100,7 +100,9 @@ def test_the_option_of_durability(url: str, survives: str) -> None:
     ["sync=off", "sync=", "sync=FULL", "sync", "mode=ro", "sync=full&timeout=5", "sync=full&x"],
 )
 def test_other_options_are_refused_before_anything_is_made(folder: Path, query: str) -> None:
-    with pytest.raises(StoreUrlError, match=r"only option of sqlite is sync=full or sync=normal"):
+    with pytest.raises(
+        StoreUrlError, match=r"only options of sqlite are sync=full.normal and shared=yes.no"
+    ):
         connect(f"sqlite:///tarry.db?{query}")
 
     assert list(folder.iterdir()) == []

@@ -52,6 +52,10 @@ class Client:
         """Delete dead letters; says which were there."""
         return self._send(self.store.purge, refs)
 
+    def take_over(self, tasks: Sequence[Task], *, replace: bool = False) -> list[bool]:
+        """Place what another store has shown; says which were placed."""
+        return self._send(partial(self.store.take_over, replace=replace), tasks)
+
     def pause(self, kind: str, *, paused: bool) -> bool:
         """Stop (or resume) claims of *kind*; says whether it was paused before."""
         pause: Callable[..., bool] = self.store.pause
@@ -161,7 +165,7 @@ def chunks(items: Sequence[T], most: int = CHUNK) -> Iterator[Sequence[T]]:
     """Cut a batch into parts that no medium is blocked by."""
     start, size = 0, 0
     for place, item in enumerate(items):
-        weight = len(item.payload) if isinstance(item, Request) else 0
+        weight = len(item.payload) if isinstance(item, Request | Task) else 0
         if place > start and (place - start == most or size + weight > CHUNK_BYTES):
             yield items[start:place]
             start, size = place, 0

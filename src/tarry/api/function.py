@@ -37,12 +37,14 @@ class Desk(Protocol):
 
     @property
     def runtime(self) -> Runtime: ...  # noqa: D102
-    def schedule_request(self, request: Request) -> Scheduled: ...  # noqa: D102 - as Client
-    async def aschedule_request(self, request: Request) -> Scheduled: ...  # noqa: D102
-    def move(self, move: Move) -> Moved: ...  # noqa: D102
-    async def amove(self, move: Move) -> Moved: ...  # noqa: D102
-    def cancel_ref(self, cancellation: Cancellation) -> CancelResult: ...  # noqa: D102
-    async def acancel_ref(self, cancellation: Cancellation) -> CancelResult: ...  # noqa: D102
+    def schedule_request(self, request: Request, tx: object) -> Scheduled: ...  # noqa: D102 - as Client
+    async def aschedule_request(self, request: Request, tx: object) -> Scheduled: ...  # noqa: D102
+    def move(self, move: Move, tx: object) -> Moved: ...  # noqa: D102
+    async def amove(self, move: Move, tx: object) -> Moved: ...  # noqa: D102
+    def cancel_ref(self, cancellation: Cancellation, tx: object) -> CancelResult: ...  # noqa: D102
+    async def acancel_ref(  # noqa: D102
+        self, cancellation: Cancellation, tx: object
+    ) -> CancelResult: ...
     def run_now(self, ref: TaskRef) -> Moved: ...  # noqa: D102
     async def arun_now(self, ref: TaskRef) -> Moved: ...  # noqa: D102
     def get(self, ref: TaskRef) -> Task | None: ...  # noqa: D102
@@ -58,6 +60,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     if_revision: int | None = None
     headers: bytes = b""
     rule: Rule | None = None
+    tx: object = None
 
 
 _PLAIN = Options()
@@ -115,36 +118,40 @@ class TaskFunction(Generic[C, P, K, R]):
 
     def schedule(self, when: When, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Run the handler at *when*; returns when that is durable."""
-        return self._desk.schedule_request(self.build(when, *args, **kwargs))
+        return self._desk.schedule_request(self.build(when, *args, **kwargs), self._options.tx)
 
     async def aschedule(self, when: When, /, *args: P.args, **kwargs: P.kwargs) -> Scheduled:
         """Run the handler at *when*; for coroutines."""
-        return await self._desk.aschedule_request(self.build(when, *args, **kwargs))
+        return await self._desk.aschedule_request(
+            self.build(when, *args, **kwargs), self._options.tx
+        )
 
     # ---- verbs with the key's fields
 
     def reschedule(self, when: MoveTo, /, *args: K.args, **kwargs: K.kwargs) -> Moved:
         """Move the waiting task to *when*."""
-        return self._desk.move(self._move(when, args, kwargs))
+        return self._desk.move(self._move(when, args, kwargs), self._options.tx)
 
     async def areschedule(self, when: MoveTo, /, *args: K.args, **kwargs: K.kwargs) -> Moved:
         """Move the waiting task to *when*; for coroutines."""
-        return await self._desk.amove(self._move(when, args, kwargs))
+        return await self._desk.amove(self._move(when, args, kwargs), self._options.tx)
 
     def cancel(self, *args: K.args, **kwargs: K.kwargs) -> CancelResult:
         """Cancel the task; true if no revision starts any more."""
-        return self._desk.cancel_ref(self._cancellation(args, kwargs))
+        return self._desk.cancel_ref(self._cancellation(args, kwargs), self._options.tx)
 
     async def acancel(self, *args: K.args, **kwargs: K.kwargs) -> CancelResult:
         """Cancel the task; for coroutines."""
-        return await self._desk.acancel_ref(self._cancellation(args, kwargs))
+        return await self._desk.acancel_ref(self._cancellation(args, kwargs), self._options.tx)
 
     def run_now(self, *args: K.args, **kwargs: K.kwargs) -> Moved:
         """Make the waiting task due now, or revive it if it is dead."""
+        self._refuse_tx("run_now")
         return self._desk.run_now(self.ref(*args, **kwargs))
 
     async def arun_now(self, *args: K.args, **kwargs: K.kwargs) -> Moved:
         """Make the waiting task due now; for coroutines."""
+        self._refuse_tx("arun_now")
         return await self._desk.arun_now(self.ref(*args, **kwargs))
 
     def get(self, *args: K.args, **kwargs: K.kwargs) -> Task | None:
@@ -213,13 +220,11 @@ class TaskFunction(Generic[C, P, K, R]):
         catch_up: CatchUp = "latest",
         tx: object = None,
     ) -> "TaskFunction[C, P, ..., R]":
-        """Return the same task with options for its next verb; with *key* it needs no fields."""
-        if tx is not None:
-            message = (
-                "tx= is not supported by this store yet: schedule after the commit instead; "
-                "nothing was written"
-            )
-            raise UnsupportedError(message)
+        """Return the same task with options for its next verb; with *key* it needs no fields.
+
+        With *tx* `schedule`, `reschedule` and `cancel` are part of that transaction of yours: they
+        happen when it commits.
+        """
         old = self._options
         rule = old.rule
         if every is not None or cron is not None:
@@ -231,10 +236,16 @@ class TaskFunction(Generic[C, P, K, R]):
             if_revision=old.if_revision if if_revision is None else if_revision,
             headers=old.headers if headers is None else encode_headers(headers),
             rule=rule,
+            tx=old.tx if tx is None else tx,
         )
         return TaskFunction(self.handler, self._desk, options)
 
     # ---- how
+
+    def _refuse_tx(self, verb: str) -> None:
+        if self._options.tx is not None:
+            message = f"{verb} cannot be part of a transaction (tx=); nothing was written"
+            raise UnsupportedError(message)
 
     def _rule(self, key: str) -> tuple[str, bool]:
         if self._options.rule is not None:

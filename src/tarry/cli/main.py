@@ -34,6 +34,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "resume": ("pause", "Let a paused kind be attempted again."),
     },
     "Keep": {
+        "export": ("export", "Write waiting tasks and dead letters to a file."),
+        "import": ("import_", "Schedule the tasks of an export, or of a table of yours."),
         "migrate": ("migrate", "Bring a store to this version's layout."),
         "doctor": ("doctor", "Look a store over, and say what is wrong with it."),
         "health": ("health", "Tell a probe whether tasks are attempted on time."),
@@ -41,7 +43,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "prove": ("prove", "Try to break tarry's promises, and report what was tried."),
     },
 }
-_FUNCTIONS = {"list": "list_", "run-now": "run_now"}
+_FUNCTIONS = {"import": "import_", "list": "list_", "run-now": "run_now"}
 _MODULES = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 

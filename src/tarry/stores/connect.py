@@ -64,11 +64,13 @@ def _sqlite(url: str, namespace: str, clock: Clock | None) -> Store:
 
     path = _path(url)
     options = parse_qsl(urlsplit(url).query, keep_blank_values=True)
-    sync = dict(options).pop("sync", "full")
-    if options not in ([], [("sync", sync)]) or sync not in ("full", "normal"):
-        message = f"{url!r}: the only option of sqlite is sync=full or sync=normal"
+    given = dict(options)
+    sync, shared = given.pop("sync", "full"), given.pop("shared", "no")
+    once = len(options) == len(dict(options))
+    if given or not once or sync not in ("full", "normal") or shared not in ("yes", "no"):
+        message = f"{url!r}: the only options of sqlite are sync=full|normal and shared=yes|no"
         raise StoreUrlError(message)
-    return SqliteStore(path, namespace=namespace, sync=sync, clock=clock)
+    return SqliteStore(path, namespace=namespace, sync=sync, shared=shared == "yes", clock=clock)
 
 
 def _redis(url: str, namespace: str, clock: Clock | None) -> Store:

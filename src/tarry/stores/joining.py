@@ -33,6 +33,16 @@ Steps = Generator[Statement, Rows, T]
 class Joins(ABC):
     """What a store offers whose tasks may be part of a caller's transaction."""
 
+    joined_drivers: frozenset[str] = frozenset()
+    """Drivers whose style of parameters the statements have; none: whatever the caller uses."""
+
+    def join_check(self) -> Steps[None]:
+        """Raise StoreRefusedError if the transaction is not one of the store's own database.
+
+        Runs before every verb and writes nothing.
+        """
+        yield from ()
+
     @abstractmethod
     def join_schedule(self, requests: Sequence[Request]) -> Steps[list[Scheduled]]:
         """Place requests when the caller commits."""

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from tarry import life as lives
 from tarry.answers import CancelResult, Moved, RenewResult, ReviveResult, Scheduled, SettleResult
 from tarry.clock import SYSTEM, Clock
@@ -53,6 +55,7 @@ class MemoryStore(Store):
             shared=False,
             wakeup="direct",
             remembers_calls=True,
+            takes_over=True,
         )
         self._clock = clock or SYSTEM
         self._random = rng or random.Random()  # noqa: S311 - unique, not secret
@@ -123,6 +126,23 @@ class MemoryStore(Store):
             return Change(dead is not None, life)
 
         return self._each(refs, call, step)
+
+    def take_over(
+        self, tasks: Sequence[Task], *, replace: bool = False, call: str = ""
+    ) -> list[bool]:
+        """Place what another store has shown."""
+
+        def step(life: Life, item: Task, now: int) -> Change[bool]:
+            if item.state is not TaskState.DEAD:
+                return lives.take_over(life, item, now, self._draw, over=replace)
+            letters = self._dead.setdefault(item.ref, {})
+            new = all(letter.ended != item.ended for letter in letters.values())
+            if not new:
+                return Change(answer=False, life=life)
+            letter = structs.replace(item, revision=self._draw())
+            return Change(answer=True, life=life, ended=(letter,))
+
+        return self._each(tasks, call, step)
 
     def pause(self, kind: str, paused: bool, *, call: str = "") -> bool:  # noqa: FBT001 - see Store
         """Stop or resume claims of *kind*."""

@@ -5,9 +5,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from tarry.answers import CancelResult, Moved, RenewResult, ReviveResult, Scheduled, SettleResult
+from tarry.answers import (
+    CancelResult,
+    Moved,
+    RenewResult,
+    ReviveResult,
+    Scheduled,
+    ScheduleStatus,
+    SettleResult,
+)
+from tarry.due import At
+from tarry.errors import UnsupportedError
 from tarry.lease import Lease
-from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
+from tarry.request import Cancellation, DeadRef, Move, OnConflict, Request, Settlement
 from tarry.task import Task, TaskRef, TaskState
 
 WAKE_MS = 2_000
@@ -39,6 +49,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     joins_transactions: bool = False
     remembers_calls: bool = False
     """Whether a repeated call (same `call`) gets the same answers and changes nothing."""
+    takes_over: bool = False
+    """Whether `take_over` keeps what tasks went through, and takes dead letters."""
     shards: int = 1
     """Parts the tasks are spread over: lanes, order of due and wake-ups are those of each part."""
     chunk: int = CHUNK
@@ -181,6 +193,39 @@ class Store(ABC):
     @abstractmethod
     def purge(self, refs: Sequence[DeadRef], *, call: str = "") -> list[bool]:
         """Delete dead letters; says which were there."""
+
+    def take_over(
+        self, tasks: Sequence[Task], *, replace: bool = False, call: str = ""
+    ) -> list[bool]:
+        """Place what another store has shown: waiting tasks, and dead letters with their end.
+
+        Each gets a new revision here, everything else is as it was. Says which were placed: a
+        waiting task yields to one that waits, unless *replace*; a dead letter to one of its ref
+        with the same end. A medium that does not say `takes_over` takes no dead letters, and lets
+        tasks begin with their first attempt.
+        """
+        if any(task.state is TaskState.DEAD for task in tasks):
+            message = (
+                f"a {self.capabilities.medium} store takes no dead letters; nothing was written"
+            )
+            raise UnsupportedError(message)
+        mode = OnConflict.REPLACE if replace else OnConflict.KEEP
+        requests = [
+            Request(
+                task.ref,
+                At(task.due),
+                task.payload,
+                task.headers,
+                mode,
+                rule=task.rule,
+                nominal=task.nominal,
+                declared=task.declared,
+                keep_ms=task.keep_ms,
+            )
+            for task in tasks
+        ]
+        answers = self.schedule(requests, call=call)
+        return [answer.status is not ScheduleStatus.KEPT for answer in answers]
 
     @abstractmethod
     def pause(self, kind: str, paused: bool, *, call: str = "") -> bool:  # noqa: FBT001 - the word of the verb

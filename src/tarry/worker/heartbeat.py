@@ -38,9 +38,9 @@ class Heartbeat:
             for attempt in attempts:
                 self._held[attempt.lease.token] = attempt
 
-    def drop(self, token: int) -> None:
+    def drop(self, token: int) -> Attempt | None:
         """Let a lease go: what became of it is recorded, or it was lost."""
-        self._held.pop(token, None)
+        return self._held.pop(token, None)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -71,7 +71,8 @@ class Heartbeat:
         old = now - self._lease_ns // 4
         with self._lock:
             held = list(self._held.values())
-        wanted = [attempt for attempt in held if attempt.since <= old]
+        # The record of one that its handler settles is locked until the handler commits.
+        wanted = [attempt for attempt in held if attempt.since <= old and attempt.joined is None]
         beat = self._lease_ms / 3_000
         try:
             self._renew(wanted, now)
@@ -89,7 +90,7 @@ class Heartbeat:
 
     def _note(self, attempt: Attempt, answer: RenewResult, now: int) -> None:
         if answer is RenewResult.LOST:
-            if attempt.lease.token not in self._held:
+            if attempt.lease.token not in self._held or attempt.joined is not None:
                 # Settled while the renewal was under way.
                 return
             attempt.lost = True

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tarry.answers import SettleResult
 from tarry.attempt import DONE, AnyOutcome, Dead, Retry
 from tarry.context import Context
 from tarry.errors import HandlerError, PayloadError, TarryError
@@ -17,6 +18,7 @@ from tarry.lease import Lease
 from tarry.outcome import decide
 from tarry.payload import Codec
 from tarry.request import Settlement
+from tarry.worker.joined import JoinedSettler
 
 ON_A_THREAD = "on a thread"
 """The runner of a plain handler: there is no task of the loop to cancel."""
@@ -48,19 +50,28 @@ class Attempt:
         "ended_early",
         "freed",
         "handler",
+        "joined",
         "lateness_ms",
         "lease",
         "lost",
         "runner",
+        "settler",
         "since",
         "started",
     )
 
     def __init__(
-        self, lease: Lease, handler: Handler, since: int = 0, claimed: int | None = None
+        self,
+        lease: Lease,
+        handler: Handler,
+        since: int = 0,
+        claimed: int | None = None,
+        settler: JoinedSettler | None = None,
     ) -> None:
         self.lease = lease
         self.handler = handler
+        self.settler = settler
+        self.joined: AnyOutcome | None = None
         self.since = since
         self.claimed = since if claimed is None else claimed
         self.confirmed = False
@@ -76,6 +87,16 @@ class Attempt:
     def asked_to_stop(self) -> bool:
         """Say whether the task was cancelled or its lease lost."""
         return self.cancelled or self.lost
+
+    def settle(self, outcome: AnyOutcome, tx: object) -> SettleResult:
+        """Record *outcome* in the handler's own transaction; that it commits is not known here."""
+        assert self.settler is not None  # noqa: S101 - a context that settles has one
+        return self.settler.settle(self, outcome, tx)
+
+    async def asettle(self, outcome: AnyOutcome, tx: object) -> SettleResult:
+        """Record *outcome* in the handler's own transaction; for coroutines."""
+        assert self.settler is not None  # noqa: S101 - as above
+        return await self.settler.asettle(self, outcome, tx)
 
     def refuse(self, lateness_ms: float) -> Dead | None:
         """Return why the task must not be attempted, None if it may start now."""
@@ -102,6 +123,7 @@ class Attempt:
             token=self.lease.token,
             lateness_ms=self.lateness_ms,
             asked_to_stop=self.asked_to_stop,
+            settles=None if self.settler is None else self,
         )
         return (context,), values
 
@@ -112,7 +134,7 @@ class Attempt:
             return Dead(str(error))
         if error is None:
             if ran.result is None:
-                return DONE
+                return self.joined or DONE
             try:
                 wish = decide.of_result(ran.result, now)
                 return decide.within_limits(wish, self.lease.task, self.handler, now)

@@ -29,6 +29,7 @@ from tarry.stores.store import Claimed, Store
 from tarry.worker.claim import Room, place_series, served
 from tarry.worker.contact import Contact
 from tarry.worker.heartbeat import Heartbeat, Pulse
+from tarry.worker.joined import JoinedSettler
 from tarry.worker.run import (
     ON_A_THREAD,
     TIMEOUT,
@@ -96,6 +97,7 @@ class Worker:
         self._settler = Settler(
             store, self._runtime, self._settled, self._gave_up, self._contact.lost
         )
+        self._joined = JoinedSettler(store, self._contact)
         self._wakeup = Wakeup()
         self._threads = Threads(concurrency, self._run_on_thread, self._queue(), self._runtime)
         self._slots = Slots(
@@ -264,7 +266,7 @@ class Worker:
         for lease in claimed.leases:
             handler = self._registry.find(lease.ref.kind)
             assert handler is not None  # noqa: S101 - only kinds with a handler are claimed
-            attempt = Attempt(lease, handler, asked, given)
+            attempt = Attempt(lease, handler, asked, given, self._joined)
             self._room.took(handler)
             if handler.is_async or decide.runs_alone(lease.task):
                 for_slots.append(attempt)
@@ -519,8 +521,12 @@ class Worker:
 
     def _settled(self, settlement: Settlement, answer: SettleResult) -> None:
         # Not before: a lease that runs out while its outcome waits for the store is run again.
-        self._heartbeat.drop(settlement.lease.token)
+        attempt = self._heartbeat.drop(settlement.lease.token)
         if answer is SettleResult.LEASE_LOST:
+            if attempt is not None and attempt.joined is not None:
+                # Its handler's own commit has ended it; whatever that left may be due.
+                self._sleeper.wake()
+                return
             lease = settlement.lease
             self._emit(LeaseLost(ref=lease.ref, token=lease.token))
 

@@ -55,6 +55,7 @@ class Connections(forking.Forkable):
         self._idle: dict[str, list[sqlite3.Connection]] = {"full": [], "normal": []}
         self.lending = forking.Lending()
         self.writer = threading.Lock()
+        self._siding = threading.Lock()
         self._side: int | None = None
         self.doubt.part()
         self._patience_ns = _SIDE_WAIT_NS
@@ -182,17 +183,23 @@ class Connections(forking.Forkable):
         if fcntl is None:  # pragma: no cover - no flock outside Unix
             return False
         if self._side is None:
-            try:
-                flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
-                self._side = os.open(f"{self.path}-lock", flags, 0o600)
-            except OSError:
-                return False
-            self.doubt.share(self._side)
+            self._open_side()
+        if self._side is None:
+            return False
         try:
             fcntl.flock(self._side, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return self._wait_in_queue(self._side, fcntl)
         return True
+
+    def _open_side(self) -> None:
+        """Open the file of the side lock, and share the doubt in it."""
+        with self._siding, suppress(OSError):
+            if self._side is None:
+                flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
+                side = os.open(f"{self.path}-lock", flags, 0o600)
+                self.doubt.share(side)
+                self._side = side
 
     def _wait_in_queue(self, side: int, fcntl: ModuleType) -> bool:
         deadline = SYSTEM.elapsed() + self._patience_ns
@@ -223,6 +230,16 @@ class Connections(forking.Forkable):
                 f"({error.strerror}); this call wrote nothing; look after the disk"
             )
             raise StoreUnavailableError(message) from error
+
+    def heal_joined(self) -> None:
+        """Heal, if there is doubt, for a caller who holds SQLite's write lock.
+
+        Not in the queue: its first may be waiting for that very lock.
+        """
+        if self._side is None:
+            self._open_side()
+        if self.doubt.stands():
+            self.heal()
 
     def _heal_with(self, db: sqlite3.Connection) -> None:
         """Heal, if there is doubt, in a transaction of its own."""

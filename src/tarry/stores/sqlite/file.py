@@ -27,8 +27,10 @@ _MOUNTS = "/proc/self/mountinfo"
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
-def prepare(path: str) -> None:
+def prepare(path: str, *, shared: bool = False) -> None:
     """Make sure that *path* is a tarry database or nothing yet; create it with mode 0600.
+
+    *shared*: or a database of another program that has room for ours beside its own tables.
 
     An existing file is looked at through SQLite only: opening and closing it ourselves would drop
     the POSIX locks that other connections of this process hold on it.
@@ -41,13 +43,13 @@ def prepare(path: str) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        _refuse_foreign(path)
+        _refuse_foreign(path, shared=shared)
     except OSError as error:
         message = f"{path} cannot be made: {error.strerror}"
         raise StoreUnavailableError(message) from error
 
 
-def _refuse_foreign(path: str) -> None:
+def _refuse_foreign(path: str, *, shared: bool) -> None:
     if not Path(path).is_file():
         message = f"{path} is not a regular file; nothing was written"
         raise ForeignFileError(message)
@@ -55,21 +57,21 @@ def _refuse_foreign(path: str) -> None:
         return
     with mapped(path):
         try:
-            version = _layout(path, "ro")
+            version = _layout(path, "ro", shared=shared)
         except sqlite3.OperationalError as error:
             if _code(error) != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
             # Whoever made the file died half-way: to undo that is the first thing a reader does,
             # but only in a file that is ours, or nothing yet.
-            _refuse_unseen(path)
-            version = _layout(path, "rw")
+            _refuse_unseen(path, shared=shared)
+            version = _layout(path, "rw", shared=shared)
     refuse_newer(path, version)
 
 
-def _refuse_unseen(path: str) -> None:
+def _refuse_unseen(path: str, *, shared: bool) -> None:
     """Look at the file as it lies there, without the journal beside it."""
     try:
-        _layout(path, "ro&immutable=1")
+        _layout(path, "ro&immutable=1", shared=shared)
     except sqlite3.DatabaseError as error:
         # Before its first page was written it is not even a database.
         if _code(error) != sqlite3.SQLITE_NOTADB:
@@ -80,17 +82,37 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0)
 
 
-def _layout(path: str, mode: str) -> int:
+def _layout(path: str, mode: str, *, shared: bool) -> int:
     """Return the file's layout, 0 if it is nothing yet; raises if it is another program's."""
     application, tables, version = _identity(path, mode)
-    if application != APPLICATION_ID and (application or tables or version):
-        message = f"{path} is a database of another program; nothing was written"
+    if application == APPLICATION_ID or not (application or tables or version):
+        return version
+    if not shared:
+        message = (
+            f"{path} is a database of another program; nothing was written; if it is yours and "
+            f"tasks are to commit with its rows: sqlite:///{path}?shared=yes"
+        )
+        raise ForeignFileError(message)
+    taken = tables & _names()
+    if application or version or taken:
+        what = f"a table {min(taken)}" if taken else "an application_id or user_version"
+        message = (
+            f"{path} cannot be shared: it has {what} of its own, where tarry's is to be; "
+            "nothing was written"
+        )
         raise ForeignFileError(message)
     return version
 
 
-def _identity(path: str, mode: str) -> tuple[int, int, int]:
-    """Return the file's application id, its number of tables and its layout."""
+def _names() -> set[str]:
+    """Return what the tables, indexes and views of this layout are called."""
+    made = re.compile(r"CREATE (?:TABLE|INDEX|VIEW) (\w+)")
+    steps = [statement for migration in load(_PACKAGE) for statement in migration.statements]
+    return {name for statement in steps for name in made.findall(statement)}
+
+
+def _identity(path: str, mode: str) -> tuple[int, set[str], int]:
+    """Return the file's application id, the names in its schema and its layout."""
     db = sqlite3.connect(
         f"file:{quote(path)}?mode={mode}", uri=True, timeout=5, isolation_level=None
     )
@@ -98,7 +120,7 @@ def _identity(path: str, mode: str) -> tuple[int, int, int]:
         # All of one moment: another process may be making the file right now.
         db.execute("BEGIN")
         [application] = db.execute("PRAGMA application_id").fetchone()
-        [tables] = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        tables = {name for [name] in db.execute("SELECT name FROM sqlite_master")}
         [version] = db.execute("PRAGMA user_version").fetchone()
     finally:
         db.close()

@@ -38,14 +38,14 @@ def write(db: sqlite3.Connection, lane: int, found: Found, change: Change[Any]) 
     """Write the life after *change* in place of the one that was found."""
     old, new, place = found.life, change.life, found.place
     if new is not old:
-        first, second = _slots(new)
+        first, second = slots(new)
         if first is None:
             db.execute(SQL["delete"], (place,))
-        elif first is not _slots(old)[0]:
+        elif first is not slots(old)[0]:
             place = _put(db, lane, place, first)
         if second is not None:
             db.execute(SQL["put_behind"], {"id": place, **rows.columns(lane, second)})
-        elif _slots(old)[1] is not None:
+        elif slots(old)[1] is not None:
             db.execute(SQL["delete_behind"], (found.place,))
     for task in change.ended:
         keep(db, lane, task)
@@ -65,14 +65,20 @@ def move(db: sqlite3.Connection, lane: int, found: Found, change: Change[Any]) -
 
 def keep(db: sqlite3.Connection, lane: int, task: Task) -> None:
     """Keep the record of an end: dead letters for good, others as long as the task asks for."""
-    dead = task.state is TaskState.DEAD
-    if dead or task.keep_ms:
-        end = {
-            "state": task.state.value,
-            "at": task.ended,
-            "until": None if dead else task.ended + task.keep_ms,
-        }
+    if end := kept(task):
         db.execute(SQL["put_ended"], {**rows.columns(lane, task), **end})
+
+
+def kept(task: Task) -> dict[str, Any] | None:
+    """Return the columns that only the record of an end has; None if it is not kept."""
+    dead = task.state is TaskState.DEAD
+    if not dead and not task.keep_ms:
+        return None
+    return {
+        "state": task.state.value,
+        "at": task.ended,
+        "until": None if dead else task.ended + task.keep_ms,
+    }
 
 
 def claimable(life: Life) -> int | None:
@@ -80,17 +86,21 @@ def claimable(life: Life) -> int | None:
     return life.waiting.due if life.waiting is not None and life.running is None else None
 
 
-def _slots(life: Life) -> tuple[Task | Lease | None, Task | None]:
+def slots(life: Life) -> tuple[Task | Lease | None, Task | None]:
     """Return what stands in the ref's own row, and what stands behind it."""
     if life.running is not None:
         return life.running, life.waiting
     return life.waiting, None
 
 
+def held(slot: Task | Lease) -> dict[str, Any]:
+    """Return the columns of the lease in *slot*; empty ones if it is a task that waits."""
+    if isinstance(slot, Lease):
+        return {"token": slot.token, "holder": slot.holder, "expires": slot.expires}
+    return {"token": None, "holder": None, "expires": None}
+
+
 def _put(db: sqlite3.Connection, lane: int, place: int | None, slot: Task | Lease) -> int:
     task = slot.task if isinstance(slot, Lease) else slot
-    held: dict[str, Any] = {"token": None, "holder": None, "expires": None}
-    if isinstance(slot, Lease):
-        held = {"token": slot.token, "holder": slot.holder, "expires": slot.expires}
-    cursor = db.execute(SQL["put"], {"id": place, **rows.columns(lane, task), **held})
+    cursor = db.execute(SQL["put"], {"id": place, **rows.columns(lane, task), **held(slot)})
     return place if place is not None else int(cursor.lastrowid or 0)

@@ -11,6 +11,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 INSERT INTO task (lane, key, due, revision, created, nominal, declared, keep_ms, rule, headers, payload)
 SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM revision WHERE owner = ? AND upto = ?;
 
+-- In a caller's transaction: nothing is undone if it is not new.
+-- name: insert_new
+INSERT INTO task (lane, key, due, revision, created, nominal, declared, keep_ms, rule, headers, payload)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id;
+
 -- name: find
 SELECT id, key, due, revision, created, attempt, snoozes, lost, nominal, declared, cancelled, keep_ms,
        rule, reason, headers, payload, token, holder, expires
@@ -116,6 +121,9 @@ SELECT id, key, due, revision, created, attempt, snoozes, lost, nominal, declare
 FROM ended WHERE lane = ? AND key = ? AND state = 'dead' AND (revision = ? OR ? = 0)
 ORDER BY revision DESC LIMIT 1;
 
+-- name: dead_at
+SELECT 1 FROM ended WHERE lane = ? AND key = ? AND state = 'dead' AND at = ?;
+
 -- name: delete_ended
 DELETE FROM ended WHERE id = ?;
 
@@ -167,6 +175,16 @@ SELECT upto, owner FROM revision;
 
 -- name: draw_block
 UPDATE revision SET upto = upto + ?, owner = ? RETURNING upto;
+
+-- name: draw_joined
+UPDATE revision SET upto = upto + ?, owner = 0 RETURNING upto;
+
+-- Changes nothing, and takes the write lock.
+-- name: lock_joined
+DELETE FROM behind WHERE id IS NULL;
+
+-- name: lane_joined
+SELECT id FROM lane WHERE namespace = ? AND kind = ?;
 
 -- name: any_stale
 SELECT 1 FROM ended WHERE until <= ? LIMIT 1;

@@ -3,6 +3,7 @@
 import sqlite3
 
 import msgspec
+from msgspec.structs import replace
 
 from tarry import life as lives
 from tarry.answers import CancelResult, Moved, ReviveResult, Scheduled, SettleResult
@@ -10,6 +11,7 @@ from tarry.life import Change, Life
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.sqlite import rows
 from tarry.stores.sqlite.record import SQL
+from tarry.task import Task, TaskState
 
 
 class Moment(msgspec.Struct):
@@ -57,6 +59,16 @@ def purge(life: Life, item: DeadRef, moment: Moment) -> Change[bool]:
     if row is not None:
         moment.db.execute(SQL["delete_ended"], (row[0],))
     return Change(row is not None, life)
+
+
+def take_over(life: Life, item: Task, moment: Moment, *, over: bool) -> Change[bool]:
+    """Place one record of another store."""
+    if item.state is not TaskState.DEAD:
+        return lives.take_over(life, item, moment.now, moment.draw, over=over)
+    there = moment.db.execute(SQL["dead_at"], (moment.lane, item.ref.key, item.ended)).fetchone()
+    if there:
+        return Change(answer=False, life=life)
+    return Change(answer=True, life=life, ended=(replace(item, revision=moment.draw()),))
 
 
 def _dead(item: DeadRef, moment: Moment) -> rows.Row | None:

@@ -8,7 +8,7 @@ import os
 import random
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,11 +28,13 @@ from tarry.clock import SYSTEM, Clock
 from tarry.lease import Lease
 from tarry.life import Change, Life
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
+from tarry.stores.joining import Joins, Steps
 from tarry.stores.lanes import share
 from tarry.stores.sqlite import record, rows, short, steps
 from tarry.stores.sqlite.checkpoint import Checkpointer
 from tarry.stores.sqlite.connection import Connections
 from tarry.stores.sqlite.file import migrate, prepare
+from tarry.stores.sqlite.joined import Joined
 from tarry.stores.sqlite.lanes import Lanes
 from tarry.stores.sqlite.looking import Looking
 from tarry.stores.sqlite.record import SQL
@@ -67,12 +69,13 @@ _Step = Callable[[Life, Item, steps.Moment], Change[A]]
 _Write = Callable[[sqlite3.Connection, int, record.Found, Change[Any]], None]
 
 
-class SqliteStore(Store):
+class SqliteStore(Store, Joins):
     """Tasks in a SQLite file, in WAL mode.
 
     What callers are promised is committed at ``synchronous=FULL`` (*sync* "full") or survives only
     the death of processes (*sync* "normal"); claims and settlements always commit at NORMAL, but
-    for those that place a next occurrence.
+    for those that place a next occurrence. *shared*: a file that is another program's already may
+    become a store too, so that tasks and that program's own rows commit together.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class SqliteStore(Store):
         *,
         namespace: str = "default",
         sync: str = "full",
+        shared: bool = False,
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -92,11 +96,13 @@ class SqliteStore(Store):
             survives="power loss" if sync == "full" else "process kill",
             shared=True,
             wakeup="datagram",
+            joins_transactions=True,
+            takes_over=True,
         )
         self._clock = clock or SYSTEM
         self._random = rng or random.SystemRandom()
         self._synced = sync == "full"
-        prepare(path)
+        prepare(path, shared=shared)
         self._connections = Connections(path, full=sync.upper())
         try:
             self._migrated = migrate(self._connections)
@@ -108,6 +114,7 @@ class SqliteStore(Store):
         self._wakeups = Wakeups(path)
         self._checkpointer = Checkpointer(self._connections)
         self._looking = Looking(self._connections, self._lanes, self._clock)
+        self._joined = Joined(path, namespace, self._connections, self._lanes, self._clock)
         self._turn = 0
 
     # ---- the caller's verbs
@@ -213,6 +220,13 @@ class SqliteStore(Store):
         """Delete dead letters."""
         del call
         return self._steps(refs, steps.purge)
+
+    def take_over(
+        self, tasks: Sequence[Task], *, replace: bool = False, call: str = ""
+    ) -> list[bool]:
+        """Place what another store has shown."""
+        del call
+        return self._steps(tasks, partial(steps.take_over, over=replace))
 
     def pause(self, kind: str, paused: bool, *, call: str = "") -> bool:  # noqa: FBT001 - see Store
         """Stop or resume claims of *kind*."""
@@ -392,6 +406,35 @@ class SqliteStore(Store):
         if stale:
             with self._connections.writing("normal") as db:
                 db.execute(SQL["forget"], (self._clock.now(),))
+
+    # ---- in the caller's transaction
+
+    joined_drivers = frozenset({"sqlite3", "aiosqlite"})
+
+    def join_check(self) -> Steps[None]:
+        """Refuse a connection to another file."""
+        return self._joined.check()
+
+    def join_schedule(self, requests: Sequence[Request]) -> Steps[list[Scheduled]]:
+        """Place requests when the caller commits."""
+        return self._joined.schedule(requests)
+
+    def join_reschedule(self, moves: Sequence[Move]) -> Steps[list[Moved]]:
+        """Give waiting tasks a new due when the caller commits."""
+        return self._joined.reschedule(moves)
+
+    def join_cancel(self, cancellations: Sequence[Cancellation]) -> Steps[list[CancelResult]]:
+        """Cancel tasks when the caller commits."""
+        return self._joined.cancel(cancellations)
+
+    def join_settle(self, settlements: Sequence[Settlement]) -> Steps[list[SettleResult]]:
+        """Record outcomes when the caller commits."""
+        return self._joined.settle(settlements)
+
+    def committed(self, due: int) -> None:
+        """Wake the workers for what was joined, if it is due soon."""
+        soon = due <= self._clock.now() + WAKE_MS
+        self._told(due if soon else None, 1)
 
     # ---- what operators see
 

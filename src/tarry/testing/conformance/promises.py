@@ -17,6 +17,7 @@ from tarry.testing.conformance.scanning import Scanning
 from tarry.testing.conformance.scheduling import Scheduling
 from tarry.testing.conformance.settling import Settling
 from tarry.testing.conformance.soundness import Soundness
+from tarry.testing.conformance.taking_over import TakingOver
 from tarry.testing.conformance.two_slots import TwoSlots
 from tarry.testing.conformance.wakeup import Waking
 
@@ -32,6 +33,7 @@ class StorePromises(
     Leases,
     Settling,
     DeadLetters,
+    TakingOver,
     Recurring,
     History,
     Pausing,
