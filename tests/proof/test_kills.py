@@ -7,13 +7,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
+from msgspec import structs
+from tests.network.servers import until
 
+from tarry.clock import nap
 from tarry.errors import UnsupportedError
-from tarry.testing.ledger import Asked, Book, Failed
+from tarry.testing.ledger import Answered, Asked, Book, Drained, Entry, Failed, Started
 from tarry.testing.proof import kills
 from tarry.testing.proof.nursery import Nursery, NurseryError
+from tarry.testing.proof.roles import HELD_UP
 from tarry.testing.proof.tally import Tally
 
 KILLS = int(os.environ.get("TARRY_KILLS", "300"))
@@ -81,6 +86,44 @@ def test_workers_that_take_at_most_once_are_caught(url: str) -> None:
     with closing(Book(Path(path))) as book:
         entries = book.entries()
     assert any(isinstance(entry, Asked) for entry in entries)
+
+
+def twice(by: str) -> list[Entry]:
+    """Tell of a revision that two workers begin, the second with the first one's lease lost."""
+    first = Started(
+        ref="kind/key", revision=1, token=1, attempt=1, lost=0, due=1, now=1, by=by, op=1
+    )
+    return [
+        Asked(op=1, verb="schedule", ref="kind/key", by="p"),
+        Answered(op=1, status="created", revision=1, due=1),
+        first,
+        structs.replace(first, token=2, attempt=2, lost=1, by="w2"),
+    ]
+
+
+def accused(*entries: Entry) -> set[str]:
+    return {each.rule for each in kills.broken([*entries, Drained()])}
+
+
+def test_a_worker_that_was_held_up_is_not_accused_of_its_lease() -> None:
+    told = twice("w1")
+
+    assert "double start" in accused(*told)
+    assert "double start" not in accused(*told, Failed(by="w1", how=HELD_UP))
+    # Neither does another's excuse count, nor does it cover anything else.
+    assert "double start" in accused(*told, Failed(by="p", how=HELD_UP))
+    early = structs.replace(cast("Started", told[2]), now=0)
+    assert "early" in accused(*told[:2], early, Failed(by="w1", how=HELD_UP))
+
+
+def test_a_worker_enters_that_it_was_held_up(nursery: Nursery, tmp_path: Path) -> None:
+    child = nursery.start("work", lease="300ms")
+    with closing(Book(tmp_path / "ledger")) as book:
+        nursery.stall(child)
+        nap(0.5)
+        nursery.go_on(child)
+        until(lambda: Failed(by=child.name, how=HELD_UP) in book.entries(), "it is entered")
+    assert nursery.stop(child)
 
 
 def test_a_store_of_one_process_is_refused() -> None:

@@ -51,6 +51,21 @@ def later_tail(place: int, request: Request) -> bytes:
     return _PLACE.pack(place) + tail(request)
 
 
+def record_of(task: Task) -> bytes:
+    """Return the record of a task that another store has shown; its revision is the server's."""
+    flags = (_DECLARED if task.declared else 0) | _HAS_MORE
+    rule, reason = task.rule.encode(), task.reason.encode()[: (1 << 16) - 1]
+    more = _MORE.pack(task.nominal, task.keep_ms, task.ended, len(rule)) + rule
+    headers = b""
+    if task.headers:
+        flags |= _HAS_HEADERS
+        headers = _HEADERS.pack(len(task.headers)) + task.headers
+    head = _HEAD.pack(
+        0, task.created, task.due, 0, task.attempt, task.snoozes, min(task.lost, 65_535), flags
+    )
+    return b"".join((head, more, _LENGTH.pack(len(reason)), reason, headers, task.payload))
+
+
 def task_of(ref: TaskRef, record: bytes, state: TaskState, tries: int = 0) -> Task:
     """Return the task of a record; *tries*: attempts the record does not count yet."""
     base, created, due, place, attempt, snoozes, lost, flags = _HEAD.unpack_from(record)

@@ -74,6 +74,7 @@ class RedisStore(Store):
             shared=True,
             wakeup="pub/sub",
             remembers_calls=True,
+            takes_over=True,
             shards=self._shards,
             chunk=_CHUNK,
         )
@@ -182,22 +183,33 @@ class RedisStore(Store):
 
     def revive(self, refs: Sequence[DeadRef], *, call: str = "") -> list[ReviveResult]:
         """Make dead letters waiting tasks again."""
-        return self._letters("revive", refs, call, wire.revived)
+        return self._one_by_one("revive", refs, call, wire.revived)
 
     def purge(self, refs: Sequence[DeadRef], *, call: str = "") -> list[bool]:
         """Delete dead letters."""
-        return self._letters("purge", refs, call, lambda reply: [bool(byte) for byte in reply])
+        return self._one_by_one("purge", refs, call, wire.yes_or_no)
 
-    def _letters(
-        self, name: str, refs: Sequence[DeadRef], call: str, read: Callable[[bytes], list[A]]
+    def take_over(
+        self, tasks: Sequence[Task], *, replace: bool = False, call: str = ""
+    ) -> list[bool]:
+        """Place what another store has shown."""
+        return self._one_by_one("take_over", tasks, call, wire.yes_or_no, int(replace))
+
+    def _one_by_one(
+        self,
+        name: str,
+        items: Sequence[DeadRef | Task],
+        call: str,
+        read: Callable[[bytes], list[A]],
+        *how: int,
     ) -> list[A]:
+        """Run a script that looks at each item by itself, told *how* before all of them."""
         answers: list[A] = []
         now = self._now_us()
-        for start in range(0, len(refs), _COSTLY):
-            step = refs[start : start + _COSTLY]
+        for start, step in _light(items, _COSTLY):
             number = _number(call, start)
             parts = wire.plain_parts(step, self._shards)
-            calls = [(part.shard, (now, number, *part.words)) for part in parts]
+            calls = [(part.shard, (now, number, *how, *part.words)) for part in parts]
             replies = self._exchange.calls(name, calls, durable=True)
             answers += wire.in_order(len(step), parts, [read(reply) for reply in replies])
         return answers
@@ -304,13 +316,18 @@ def _steps(verb: wire.Verb[I], items: Sequence[I]) -> Iterator[tuple[int, Sequen
     most = CHUNK
     if len(items) > _COSTLY and not all(map(verb.is_plain, items)):
         most = _COSTLY
-    weighs = sum(len(item.payload) for item in items if isinstance(item, Request))
+    return _light(items, most)
+
+
+def _light(items: Sequence[I], most: int) -> Iterator[tuple[int, Sequence[I]]]:
+    """Cut a batch into parts of so many items, and of so many bytes."""
+    weighs = sum(len(item.payload) for item in items if isinstance(item, Request | Task))
     if len(items) <= most and weighs <= _COSTLY_BYTES:
         yield 0, items
         return
     start, size = 0, 0
     for place, item in enumerate(items):
-        weight = len(item.payload) if isinstance(item, Request) else 0
+        weight = len(item.payload) if isinstance(item, Request | Task) else 0
         if place > start and (place - start == most or size + weight > _COSTLY_BYTES):
             yield start, items[start:place]
             start, size = place, 0

@@ -24,8 +24,8 @@ from tarry.due import At, By, Due, resolve
 from tarry.lease import Lease
 from tarry.request import Cancellation, DeadRef, Move, OnConflict, Only, Request, Settlement
 from tarry.stores.redis.layout import shard_of
-from tarry.stores.redis.records import fixed_tail, later_tail, lease_of
-from tarry.task import TaskRef
+from tarry.stores.redis.records import fixed_tail, later_tail, lease_of, record_of
+from tarry.task import Task, TaskRef, TaskState
 
 I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
 A = TypeVar("A")
@@ -151,15 +151,21 @@ def _sorted(
     yield [place for place, is_plain in zip(places, plain, strict=True) if not is_plain], False
 
 
-def plain_parts(items: Sequence[DeadRef], shards: int) -> list[Part]:
-    """Cut a batch of dead letters by shard; each is told by kind, key and revision."""
+def plain_parts(items: Sequence[DeadRef | Task], shards: int) -> list[Part]:
+    """Cut a batch of dead letters, or of tasks to take over, by shard; each is told by itself."""
     by_shard: dict[int, Part] = {}
     for place, item in enumerate(items):
         shard = shard_of(item.ref, shards)
         part = by_shard.setdefault(shard, Part(shard, [], []))
         part.places.append(place)
-        part.words += (item.ref.kind, item.ref.key, item.revision)
+        part.words += (item.ref.kind, item.ref.key, *_plainly(item))
     return list(by_shard.values())
+
+
+def _plainly(item: DeadRef | Task) -> tuple[int | bytes, ...]:
+    if isinstance(item, DeadRef):
+        return (item.revision,)
+    return int(item.state is TaskState.DEAD), record_of(item)
 
 
 def in_order(count: int, parts: Sequence[Part], answers: Sequence[Sequence[A]]) -> list[A]:
@@ -374,6 +380,11 @@ def renewed(_items: Sequence[Lease], reply: bytes) -> list[RenewResult]:
 def settled(_items: Sequence[Settlement], reply: bytes) -> list[SettleResult]:
     """Read the answers to a settlement."""
     return [_SETTLED[byte] for byte in reply]
+
+
+def yes_or_no(reply: bytes) -> list[bool]:
+    """Read the answers to a purge, or of what was to be taken over."""
+    return [bool(byte) for byte in reply]
 
 
 def revived(reply: bytes) -> list[ReviveResult]:

@@ -20,7 +20,7 @@ from tarry.attempt import AnyOutcome, Dead, Done, Skip, Snooze
 from tarry.backoff import Backoff
 from tarry.clock import SYSTEM, Clock, nap
 from tarry.context import Context
-from tarry.due import In
+from tarry.due import In, duration_ms
 from tarry.lease import Lease
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.store import Claimed, Store
@@ -30,6 +30,7 @@ from tarry.testing.ledger import (
     Asked,
     Asking,
     Book,
+    Failed,
     Notes,
     earliest,
 )
@@ -50,6 +51,14 @@ _OPS = 1_000_000_000
 """Each process numbers its operations in a range of its own."""
 _SHARED = 6
 """So many keys of an era belong to all producers: their operations meet on one ref."""
+
+
+HELD_UP = "held up"
+"""What a worker enters that was without the processor, or its store, for too long.
+
+So long that its leases may have ended: on a machine that is busy with other things that happens,
+and is neither a fault of the campaign's nor a broken promise.
+"""
 
 
 class Work(msgspec.Struct):
@@ -85,6 +94,8 @@ class Witness:
         """The newest claim's number, and its op."""
         self._page = page
         self._counting = threading.Lock()
+        self.patience_ns = 0
+        """How long a worker can be held up without danger to its leases; 0: that is not noted."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -102,10 +113,17 @@ class Witness:
     @contextmanager
     def _under_way(self) -> Iterator[None]:
         self.hold()
+        began = SYSTEM.elapsed()
         try:
             yield
         finally:
             self.let_go()
+            self.came_back(began)
+
+    def came_back(self, since: int) -> None:
+        """Enter that the process was held up, if what it began has taken too long."""
+        if 0 < self.patience_ns < SYSTEM.elapsed() - since:
+            self._book.write(Failed(by=self.by, how=HELD_UP))
 
     def _ask(self, verb: str, items: Sequence[Asking], call: str) -> list[int]:
         if call in self._calls:
@@ -239,8 +257,10 @@ class Holding(Worker):
         return refused
 
 
-def work(witness: Witness, **settings: Any) -> None:
+def work(witness: Witness, *, lease: str, **settings: Any) -> None:
     """Be a worker until SIGTERM."""
+    witness.patience_ns = duration_ms(lease) * 1_000_000 // 3
+    threading.Thread(target=_feel, args=(witness,), daemon=True).start()
     app = Tarry()
     policy = Backoff.fixed("10ms", times=3)
 
@@ -258,8 +278,16 @@ def work(witness: Witness, **settings: Any) -> None:
             nap(run_ms / 1_000)
         _do(deed, ctx)
 
-    run_until_signal(Holding(witness, app, **settings))
+    run_until_signal(Holding(witness, app, lease=lease, **settings))
     witness.close()
+
+
+def _feel(witness: Witness) -> None:
+    """Notice when the process itself is held up."""
+    while True:
+        began = SYSTEM.elapsed()
+        nap(witness.patience_ns / 8e9)
+        witness.came_back(began)
 
 
 def _do(deed: str, ctx: Context) -> None:

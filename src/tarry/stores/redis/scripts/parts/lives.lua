@@ -60,10 +60,7 @@ local function copy(record)
   return new
 end
 
-local function ended(letter, kind, key, record, reason, gave_up)
-  if letter == 'K' and record.keep == 0 then return end
-  record = copy(record)
-  record.ended, record.reason, record.gave_up = now, reason, gave_up
+local function store_ended(letter, kind, key, record)
   local member = key .. '\0' .. struct.pack('>i8', record.revision)
   redis.call('ZADD', P .. letter .. 'z:' .. kind, 0, member)
   redis.call('HSET', P .. letter .. 'b:' .. kind, member, close(record))
@@ -71,6 +68,13 @@ local function ended(letter, kind, key, record, reason, gave_up)
   if letter == 'K' then
     redis.call('ZADD', P .. 'ks', now + record.keep, kind .. '\0' .. member)
   end
+end
+
+local function ended(letter, kind, key, record, reason, gave_up)
+  if letter == 'K' and record.keep == 0 then return end
+  record = copy(record)
+  record.ended, record.reason, record.gave_up = now, reason, gave_up
+  store_ended(letter, kind, key, record)
 end
 
 local function tried(running)
