@@ -9,6 +9,7 @@ TarryError
 ├── CursorError             a cursor that no page of a scan answered
 ├── ConfigError             settings that cannot be used
 ├── UnsupportedError        the medium cannot do this verb
+├── TimersStoppedError      timers that were stopped cannot be armed
 ├── WorkerError             the worker cannot go on
 └── StoreError              something about the medium
     ├── StoreUrlError           the URL cannot be used
@@ -67,6 +68,10 @@ class ConfigError(TarryError, ValueError):
 
 class UnsupportedError(TarryError):
     """The medium cannot do what was asked; nothing was written."""
+
+
+class TimersStoppedError(TarryError, RuntimeError):
+    """Timers that were stopped cannot be armed; nothing was."""
 
 
 class WorkerError(TarryError):
