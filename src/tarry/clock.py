@@ -8,7 +8,7 @@ MS_PER_YEAR_9999 = 253_402_300_799_999
 
 _ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 ELAPSED_ID = int(_ELAPSED)
-"""The number of the clock that `SystemClock.elapsed` reads: for native code, which reads the same."""
+"""The number of the clock that `SystemClock.elapsed` reads, for native code to read the same."""
 
 
 class Clock(Protocol):
