@@ -53,7 +53,7 @@ From a fresh clone, with nothing but Python:
   python3 dev.py setup           only make the environment
 
 Everything is installed into .venv beside this file, at the versions of requirements-dev.txt, and
-installed again only when those or pyproject.toml change. To start over, delete .venv.
+installed again only when those, the build or its C file change. To start over, delete .venv.
 Afterwards the tools can be called directly: .venv/bin/pytest -k lease, .venv/bin/tarry --help.
 """
 
@@ -138,7 +138,7 @@ def is_ready(wanted: list[str]) -> bool:
 def fingerprint() -> str:
     """Sum up what an installation depends on: place, Python, dependencies, pins."""
     digest = hashlib.sha256(f"{HERE}\n{sys.version_info[:2]}\n".encode())
-    for name in ("pyproject.toml", PINS):
+    for name in ("pyproject.toml", "setup.py", "src/tarry/timers/_wheel.c", PINS):
         digest.update((HERE / name).read_bytes())
     return digest.hexdigest()
 

@@ -7,6 +7,8 @@ MS_PER_YEAR_9999 = 253_402_300_799_999
 """The last instant tarry can keep: 9999-12-31T23:59:59.999Z."""
 
 _ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+ELAPSED_ID = int(_ELAPSED)
+"""The number of the clock that `SystemClock.elapsed` reads, for native code to read the same."""
 
 
 class Clock(Protocol):

@@ -11,6 +11,7 @@ TarryError
 ├── UnsupportedError        the medium cannot do this verb
 ├── TransactionError        the transaction cannot be joined as it is
 ├── LeaseLostError          the lease ran out before `ctx.settle(tx=…)`
+├── TimersStoppedError      timers that were stopped cannot be armed
 ├── WorkerError             the worker cannot go on
 └── StoreError              something about the medium
     ├── StoreUrlError           the URL cannot be used
@@ -85,6 +86,10 @@ class LeaseLostError(TarryError):
     def __init__(self, kind: str, key: str, *, token: int) -> None:
         super().__init__(f"lease {token} on {kind}/{key} is no longer held; roll back")
         self.kind, self.key, self.token = kind, key, token
+
+
+class TimersStoppedError(TarryError, RuntimeError):
+    """Timers that were stopped cannot be armed; nothing was."""
 
 
 class WorkerError(TarryError):

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tarry.engine import sleeper as sleepers
 from tarry.engine.sleeper import Sleeper
+from tarry.timers import kernel_timer
 
 LONG = 3_600 * 1_000_000_000
 LIMIT = 5
@@ -103,7 +103,7 @@ def test_without_a_timerfd_the_loop_keeps_time(monkeypatch: pytest.MonkeyPatch) 
     def none(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(sleepers, "_Timerfd", none)
+    monkeypatch.setattr(kernel_timer, "Timerfd", none)
 
     sleeping(lambda _: None, ns=1_000_000)
 
@@ -118,7 +118,7 @@ def test_a_loop_without_readers_costs_no_descriptor(monkeypatch: pytest.MonkeyPa
             raise NotImplementedError
 
     with pytest.raises(NotImplementedError):
-        sleepers._Timerfd(Loop(), print)  # type: ignore[arg-type]
+        kernel_timer.Timerfd(Loop(), print)  # type: ignore[arg-type]
 
     assert len(closed) == 1
     monkeypatch.undo()

@@ -17,6 +17,7 @@ from tarry.stores.connect import file_of
 from tarry.stores.shown import shown_url
 from tarry.stores.store import Filter
 from tarry.task import Task, TaskState
+from tarry.timers.native import CORE
 
 _EVERYTHING = 10**12
 
@@ -73,6 +74,7 @@ def _facts(app: Tarry) -> dict[str, str]:
         "wake-up": can.wakeup,
         "joins transactions": "yes" if can.joins_transactions else "no",
         "remembers calls": "yes" if can.remembers_calls else "no",
+        "timers": f"{CORE} core",
         **store.facts(),
     }
 
