@@ -10,8 +10,10 @@ import signal
 import sqlite3
 import sys
 import threading
+from importlib import import_module
 from itertools import count
 from typing import Any
+from urllib.parse import urlsplit
 
 from tarry import Context, Event, Tarry
 from tarry.events import AttemptEnded
@@ -58,6 +60,58 @@ def sqlite(point: Points) -> Any:
     return sqlite3.connect(file_of(URL) or "", factory=Connection, timeout=30)
 
 
+def psycopg(point: Points) -> Any:
+    """Return a connection to PostgreSQL that may die in the same way."""
+    driver: Any = import_module("psycopg")
+
+    class Cursor(driver.Cursor):  # type: ignore[misc] # the driver is not always there
+        def execute(self, *args: Any, **kwargs: Any) -> Any:
+            point()
+            answer = super().execute(*args, **kwargs)
+            point()
+            return answer
+
+    class Connection(driver.Connection):  # type: ignore[misc] # as above
+        def commit(self) -> None:
+            point()
+            super().commit()
+            point()
+
+    return Connection.connect(URL, cursor_factory=Cursor)
+
+
+def pymysql(point: Points) -> Any:
+    """Return a connection to MariaDB that may die in the same way."""
+    driver: Any = import_module("pymysql.connections")
+
+    class Connection(driver.Connection):  # type: ignore[misc] # as above
+        def query(self, *args: Any, **kwargs: Any) -> Any:
+            point()
+            answer = super().query(*args, **kwargs)
+            point()
+            return answer
+
+        def execute(self, sql: str) -> None:
+            self.cursor().execute(sql)
+
+        def commit(self) -> None:
+            point()
+            super().commit()
+            point()
+
+    parts = urlsplit(URL)
+    return Connection(
+        host=parts.hostname,
+        port=parts.port,
+        user=parts.username,
+        password=parts.password or "",
+        database=parts.path[1:],
+    )
+
+
+CONNECTIONS = {"sqlite": sqlite, "postgresql": psycopg, "mysql": pymysql, "mariadb": pymysql}
+
+
 def work(number: int, point: Points, *, schedule: bool) -> None:
     """Do the one task of a namespace."""
     with Tarry(URL, namespace=f"n{number}") as app:
@@ -66,7 +120,7 @@ def work(number: int, point: Points, *, schedule: bool) -> None:
         @app.task("ledger.write", key="{number}")
         def write(ctx: Context, number: int) -> None:
             point()
-            db = sqlite(point)
+            db = CONNECTIONS[URL.partition(":")[0]](point)
             try:
                 db.execute(f"INSERT INTO ledger (number) VALUES ({number})")
                 ctx.settle(tx=db)

@@ -167,6 +167,23 @@ def test_a_lost_lease_rolls_the_writes_back(app: Tarry, path: Path, orders: Orde
     assert heard.lost == 1
 
 
+def test_a_statement_that_fails_settles_nothing(app: Tarry, path: Path) -> None:
+    held: list[object] = []
+
+    def close(ctx: Context, order_id: int) -> None:
+        with closing(sqlite3.connect(path, timeout=0)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with closing(sqlite3.connect(path, timeout=0)) as db:
+                try:
+                    ctx.settle(tx=db)
+                except sqlite3.OperationalError:
+                    held.append(ctx.settles.joined)  # type: ignore[union-attr]
+
+    heard = run(app, close)
+
+    assert (held, heard.outcomes, heard.lost) == ([None], ["done"], 0)
+
+
 def test_a_newer_revision_runs_afterwards(app: Tarry, path: Path) -> None:
     answers: list[SettleResult] = []
 

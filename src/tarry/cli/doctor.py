@@ -73,6 +73,7 @@ def _facts(app: Tarry) -> dict[str, str]:
         "shared between processes": "yes" if can.shared else "no",
         "wake-up": can.wakeup,
         "joins transactions": "yes" if can.joins_transactions else "no",
+        "takes over dead letters": "yes" if can.takes_over else "no",
         "remembers calls": "yes" if can.remembers_calls else "no",
         "timers": f"{CORE} core",
         **store.facts(),

@@ -1,5 +1,7 @@
 """Settle an attempt inside its handler's own transaction: its writes and its end are one commit."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tarry.answers import SettleResult
@@ -31,14 +33,16 @@ class JoinedSettler:
         """Record *outcome* when the handler commits; raises LeaseLostError if the lease is lost."""
         joined = Joined(self._store, tx)
         settlement = self._settlement(attempt, outcome)
-        [answer] = joined.run(lambda store: store.join_settle([settlement]))
+        with _unless_it_fails(attempt):
+            [answer] = joined.run(lambda store: store.join_settle([settlement]))
         return _joined(attempt, settlement, answer, joined)
 
     async def asettle(self, attempt: "Attempt", outcome: AnyOutcome, tx: object) -> SettleResult:
         """Record *outcome* when the handler commits; for coroutines."""
         joined = Joined(self._store, tx)
         settlement = self._settlement(attempt, outcome)
-        [answer] = await joined.arun(lambda store: store.join_settle([settlement]))
+        with _unless_it_fails(attempt):
+            [answer] = await joined.arun(lambda store: store.join_settle([settlement]))
         return _joined(attempt, settlement, answer, joined)
 
     def _settlement(self, attempt: "Attempt", outcome: AnyOutcome) -> Settlement:
@@ -48,6 +52,16 @@ class JoinedSettler:
         # From the first statement on the record is locked: a renewal would wait for the handler.
         attempt.joined = judged
         return attempt.settlement(judged, now)
+
+
+@contextmanager
+def _unless_it_fails(attempt: "Attempt") -> Iterator[None]:
+    """Take an attempt for settled by its handler, unless nothing was written."""
+    try:
+        yield
+    except BaseException:
+        attempt.joined = None
+        raise
 
 
 def _joined(
