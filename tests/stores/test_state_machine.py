@@ -1,5 +1,6 @@
 """Every store agrees with the memory store, whatever is done to both."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -46,9 +47,19 @@ def redis(folder: Path, options: str = "") -> Iterator[MakeStore]:
         yield lambda clock: connect(url, namespace=f"n{next(numbers)}", clock=clock)
 
 
+@contextmanager
+def postgres(_folder: Path) -> Iterator[MakeStore]:
+    """A namespace of its own for each history."""
+    url = servers.shared_postgres().url
+    numbers = count()
+    prefix = os.urandom(4).hex()
+    yield lambda clock: connect(url, namespace=f"n{prefix}.{next(numbers)}", clock=clock)
+
+
 MEDIA: dict[str, Callable[[Path], AbstractContextManager[MakeStore]]] = {
     "memory": memory,
     "sqlite": sqlite,
+    "postgres": postgres,
     "redis": redis,
     "redis, 16 shards": partial(redis, options="?shards=16"),
 }

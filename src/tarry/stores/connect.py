@@ -10,8 +10,10 @@ from tarry.stores.store import Store
 
 FORMS = (
     "memory:  sqlite:///relative/file.db  sqlite:////absolute/file.db  redis://host:6379/0  "
-    "rediss://…  redis+sentinel://host:26379,…/service  redis+cluster://host:6379,…"
+    "rediss://…  redis+sentinel://host:26379,…/service  redis+cluster://host:6379,…  "
+    "postgresql://host:5432/database"
 )
+POSTGRES = ("postgresql", "postgres")
 
 
 def connect(url: str, *, namespace: str = "default", clock: Clock | None = None) -> Store:
@@ -31,6 +33,8 @@ def connect(url: str, *, namespace: str = "default", clock: Clock | None = None)
         return _sqlite(url, namespace, clock)
     if scheme in SCHEMES and rest.startswith("//"):
         return _redis(url, namespace, clock)
+    if scheme in POSTGRES and rest.startswith("//"):
+        return _postgres(url, namespace, clock)
     message = f"{scheme}: is not a medium this tarry knows; write one of: {FORMS}"
     raise StoreUrlError(message)
 
@@ -82,3 +86,16 @@ def _redis(url: str, namespace: str, clock: Clock | None) -> Store:
         )
         raise DriverMissingError(message) from error
     return RedisStore(place, namespace=namespace, clock=clock)
+
+
+def _postgres(url: str, namespace: str, clock: Clock | None) -> Store:
+    try:
+        from tarry.stores.postgres.store import PostgresStore  # noqa: PLC0415 - only when named
+        from tarry.stores.postgres.url import parse as parse_postgres  # noqa: PLC0415
+    except ImportError as error:
+        # psycopg itself is there without one of its libraries: it says so by this, too.
+        message = (
+            f"{shown_url(url)} needs the driver psycopg ({error}): pip install 'tarry[postgres]'"
+        )
+        raise DriverMissingError(message) from error
+    return PostgresStore(parse_postgres(url), namespace=namespace, clock=clock)
