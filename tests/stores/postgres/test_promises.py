@@ -2,6 +2,7 @@
 
 import pytest
 from tests.stores.postgres.conftest import MakeStore
+from tests.stores.postgres.kept import keep_links
 
 from tarry.stores.store import Store
 from tarry.testing.clock import ManualClock
@@ -12,7 +13,10 @@ pytestmark = pytest.mark.medium("postgres")
 
 class TestPostgres(StorePromises):
     @pytest.fixture
-    def store(self, make_store: MakeStore, clock: ManualClock) -> Store:
+    def store(
+        self, make_store: MakeStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> Store:
+        keep_links(monkeypatch)
         return make_store(clock=clock)
 
     @pytest.fixture

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 
 from tarry.clock import SYSTEM
 
-_LOWEST = -1
+Mark = tuple[int, str]
+"""A place in the order of a kind: the due and key of a row."""
+_LOWEST: Mark = (-1, "")
 _SHARE = 20
 """Looking back takes at most one part in so many of the time."""
 _RARELY_NS = 800_000_000
@@ -29,16 +31,19 @@ class Claims:
         self._always = always
         """Whether every claim looks back at every row: where time is virtual."""
         self._lock = threading.Lock()
-        self._lows: dict[str, int] = {}
+        self._lows: dict[str, Mark] = {}
         self._ends: dict[tuple[str, ...], int | None] = {}
         self._next_look = 0
         self._next_full = 0
         self._leases = 0
 
-    def lows(self, kinds: Sequence[str]) -> list[int]:
-        """Return from which due on each kind is looked at."""
+    def marks(self, kinds: Sequence[str], back: int | None) -> tuple[list[int], list[str]]:
+        """Return behind which dues and keys each kind is looked at."""
+        if back is not None:
+            return [_LOWEST[0]] * len(kinds), [_LOWEST[1]] * len(kinds)
         with self._lock:
-            return [self._lows.get(kind, _LOWEST) for kind in kinds]
+            marks = [self._lows.get(kind, _LOWEST) for kind in kinds]
+        return [due for due, _ in marks], [key for _, key in marks]
 
     def back(self, kinds: tuple[str, ...]) -> int | None:
         """Return how many rows of each kind to look back at; None: it is not time for that."""
@@ -60,14 +65,14 @@ class Claims:
         with self._lock:
             self._ends[kinds] = ends
             self._leases = leases
-            pause = min(took_ns * _SHARE, _RARELY_NS) if leases else 0
+            pause = min(took_ns * _SHARE, _RARELY_NS)
             self._next_look = SYSTEM.elapsed() + pause
 
-    def took(self, kinds: tuple[str, ...], highest: dict[str, int], expires: int) -> None:
-        """Note the highest due that was taken of each kind, and when the leases will end."""
+    def took(self, kinds: tuple[str, ...], highest: dict[str, Mark], expires: int) -> None:
+        """Note the last row that was taken of each kind, and when the leases will end."""
         with self._lock:
-            for kind, due in highest.items():
-                self._lows[kind] = max(self._lows.get(kind, _LOWEST), due)
+            for kind, mark in highest.items():
+                self._lows[kind] = max(self._lows.get(kind, _LOWEST), mark)
             known = self._ends.get(kinds)
             self._ends[kinds] = expires if known is None else min(known, expires)
 
@@ -84,5 +89,5 @@ class Claims:
         """Note that something became claimable at *due*: no mark may be above it."""
         with self._lock:
             for kind, low in self._lows.items():
-                if low > due:
-                    self._lows[kind] = due
+                if low > (due, ""):
+                    self._lows[kind] = (due, "")

@@ -132,12 +132,11 @@ class PostgresStore(Store, Joins):
         asked = tuple(dict.fromkeys(kinds))
         claims = self._claims
         back = claims.back(asked)
-        lows = [-1] * len(asked) if back is not None else claims.lows(asked)
         values = [
             self.namespace,
             self._now_us(),
             list(asked),
-            lows,
+            *claims.marks(asked, back),
             max(0, limit),
             lease_ms,
             holder,
@@ -161,7 +160,7 @@ class PostgresStore(Store, Joins):
         leases = [lease_of(asked[row[1] - 1], row, holder) for row in rows]
         leases.sort(key=_by_due)
         if leases and not repeated:
-            highest = {lease.ref.kind: lease.task.due for lease in leases}
+            highest = {lease.ref.kind: (lease.task.due, lease.ref.key) for lease in leases}
             claims.took(asked, highest, leases[0].expires)
         now = now_us // 1_000
         expiry = claims.ends(asked)
@@ -289,5 +288,5 @@ def _base() -> int:
     return int.from_bytes(os.urandom(8)) >> 2
 
 
-def _by_due(lease: Lease) -> int:
-    return lease.task.due
+def _by_due(lease: Lease) -> tuple[int, str]:
+    return lease.task.due, lease.ref.key

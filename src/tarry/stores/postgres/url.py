@@ -2,7 +2,7 @@
 
 import re
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 from psycopg import ProgrammingError
@@ -46,7 +46,7 @@ def parse(url: str) -> Place:
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         own = {name: _option(name, value) for name, value in pairs if name in _OWN}
         # All else is libpq's: TLS, several hosts, target_session_attrs and the like.
-        rest = urlencode([(name, value) for name, value in pairs if name not in _OWN])
+        rest = urlencode([pair for pair in pairs if pair[0] not in _OWN], quote_via=quote)
         plain = urlunsplit(parts._replace(scheme="postgresql", query=rest))
         known: dict[str, Any] = conninfo_to_dict(plain)
     except (ValueError, ProgrammingError) as error:

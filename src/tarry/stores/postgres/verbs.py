@@ -84,8 +84,8 @@ TYPES: dict[str, tuple[str, ...]] = {
         *("tid[]", "int8[]", "int4[]", "int8[]", "text[]", "int8[]", "int8[]"),
     ),
     "claim": (
-        *("text", "int8", "text[]", "int8[]", "int4", "int8", "text", "int8", "int8", "int8"),
-        *("int4", "bool"),
+        *("text", "int8", "text[]", "int8[]", "text[]", "int4", "int8", "text", "int8", "int8"),
+        *("int8", "int4", "bool"),
     ),
 }
 

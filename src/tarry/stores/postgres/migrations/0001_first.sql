@@ -307,35 +307,20 @@ BEGIN
             WHERE modes IS NULL AND t.token IS NULL AND (t.rule = '' OR excluded.rule <> '')
             RETURNING t.lane, t.key, t.due, t.revision, t.xmax = 0 AS fresh
         )
-        SELECT count(*), count(*) FILTER (WHERE fresh), array_agg(revision), min(due)
-        INTO put, fresh, drawn, soonest FROM put;
+        SELECT count(*), count(*) FILTER (WHERE fresh), min(due), array_agg(revision), array_agg(lane), array_agg(key),
+               array_agg(due), array_agg(fresh)
+        INTO put, fresh, soonest, drawn, put_lanes, put_keys, put_dues, put_fresh FROM put;
         IF fresh = size THEN
             IF drawn[size] - drawn[1] = size - 1 THEN
                 answers := ARRAY[0, now, drawn[1]];
             ELSE
                 answers := ARRAY[1::bigint, now] || drawn;
             END IF;
-        ELSIF put > 0 THEN
-            -- What was put is read again: most calls need not tell one item from the other.
-            SELECT array_agg(x.lane), array_agg(x.key), array_agg(x.due), array_agg(x.revision), array_agg(x.fresh)
-            INTO put_lanes, put_keys, put_dues, drawn, put_fresh
-            FROM (
-                SELECT t.lane, t.key, t.due, t.revision, t.xmax = 0 AS fresh
-                FROM unnest(which, keys) WITH ORDINALITY g(which, key, place)
-                JOIN tarry.task t ON t.lane = lanes[coalesce(g.which, 1)] AND t.key = g.key AND t.revision = ANY (drawn)
-                ORDER BY g.place
-            ) x;
         END IF;
         IF soonest <= now + 2000 THEN
-            SELECT min(t.due) INTO soonest
-            FROM (
-                SELECT DISTINCT ON (x.lane) x.lane, x.due
-                FROM (SELECT lanes[coalesce(g.which, 1)] AS lane, tarry.resolve(g.due, now) AS due, g.key
-                      FROM unnest(which, keys, dues) g(which, key, due)) x
-                WHERE fresh = size OR EXISTS (
-                    SELECT FROM unnest(put_lanes, put_keys) p(lane, key) WHERE p.lane = x.lane AND p.key = x.key)
-                ORDER BY x.lane, x.due
-            ) t WHERE tarry.is_open(t.lane);
+            SELECT min(x.due) INTO soonest
+            FROM (SELECT p.lane, min(p.due) AS due FROM unnest(put_lanes, put_dues) p(lane, due) GROUP BY p.lane) x
+            WHERE tarry.is_open(x.lane);
         END IF;
     END IF;
     IF answers IS NULL THEN
@@ -745,12 +730,12 @@ END $$;
 
 -- ---- the workers' verbs
 
--- Lease due tasks of some kinds, whose rows are looked at from `lows` on. The tokens are `base` + revision.
+-- Lease due tasks of some kinds, whose rows are looked at behind `lows` and `low_keys`. The tokens are `base` + revision.
 -- `back`: also look for leases that have ended, among so many of the first rows of each kind. `insist`: write down the number of
 -- the claim though nothing was taken. The last row has no place: its `due` is the next due, `expires` the earliest end of a lease,
 -- `created` the clock, `attempt` 1 if this claim was made before, `lost` the number of leases that were seen.
 CREATE FUNCTION tarry.claim(
-    space text, clock bigint, kinds text[], lows bigint[], most int, lease_ms bigint, who text, number bigint, base bigint,
+    space text, clock bigint, kinds text[], lows bigint[], low_keys text[], most int, lease_ms bigint, who text, number bigint, base bigint,
     turn bigint, back int, insist boolean
 ) RETURNS TABLE (
     place tid, which int, key text, due bigint, revision bigint, created bigint, attempt int, snoozes int, lost int,
@@ -765,6 +750,7 @@ DECLARE
     now bigint := now_us / 1000;
     lanes int[];
     froms bigint[];
+    from_keys text[];
     heads bigint[];
     whiches int[];
     ready int[];
@@ -784,9 +770,9 @@ BEGIN
         PERFORM pg_advisory_xact_lock(hashtextextended(space || ' ' || who, 1));
         SELECT * INTO h FROM tarry.holder x WHERE x.namespace = space AND x.name = who;
     END IF;
-    SELECT array_agg(l.id ORDER BY k.place), array_agg(k.low ORDER BY k.place), array_agg(k.place::int ORDER BY k.place)
-    INTO lanes, froms, whiches
-    FROM unnest(kinds, lows) WITH ORDINALITY k(kind, low, place)
+    SELECT array_agg(l.id), array_agg(k.low), array_agg(k.low_key), array_agg(k.place::int)
+    INTO lanes, froms, from_keys, whiches
+    FROM unnest(kinds, lows, low_keys) WITH ORDINALITY k(kind, low, low_key, place)
     JOIN tarry.lane l ON l.namespace = space AND l.kind = k.kind AND NOT l.paused;
 
     IF h.number >= number THEN
@@ -829,9 +815,9 @@ BEGIN
     END IF;
 
     SELECT array_agg(x.due ORDER BY o.nth) INTO heads
-    FROM unnest(lanes, froms) WITH ORDINALITY o(lane, low, nth) LEFT JOIN LATERAL (
+    FROM unnest(lanes, froms, from_keys) WITH ORDINALITY o(lane, low, low_key, nth) LEFT JOIN LATERAL (
         SELECT s.due FROM tarry.task s
-        WHERE s.lane = o.lane AND s.due >= o.low AND s.token IS NULL ORDER BY s.due LIMIT 1
+        WHERE s.lane = o.lane AND (s.due, s.key) > (o.low, o.low_key) AND s.token IS NULL ORDER BY s.due, s.key LIMIT 1
     ) x ON true;
     SELECT array_agg(o.nth ORDER BY o.nth) INTO ready
     FROM unnest(heads) WITH ORDINALITY o(head, nth) WHERE o.head <= now;
@@ -848,16 +834,18 @@ BEGIN
             part := most / cardinality(order_of);
             SELECT array_agg((
                 SELECT count(*) FROM (
-                    SELECT FROM tarry.task s WHERE s.lane = lanes[o.nth] AND s.due >= froms[o.nth] AND s.due <= now
-                    AND s.token IS NULL ORDER BY s.due LIMIT part) x)::int ORDER BY o.at) INTO counts
+                    SELECT FROM tarry.task s
+                    WHERE s.lane = lanes[o.nth] AND (s.due, s.key) > (froms[o.nth], from_keys[o.nth]) AND s.due <= now
+                      AND s.token IS NULL ORDER BY s.due, s.key LIMIT part) x)::int ORDER BY o.at) INTO counts
             FROM unnest(order_of) WITH ORDINALITY o(nth, at);
             SELECT most - sum(c) INTO rest FROM unnest(counts) c;
             IF rest > 0 THEN
                 SELECT array_agg(o.c + (
                     SELECT count(*) FROM (
                         SELECT f.at FROM unnest(order_of, counts) WITH ORDINALITY f(nth, c, at) CROSS JOIN LATERAL (
-                            SELECT s.due FROM tarry.task s WHERE s.lane = lanes[f.nth] AND s.due >= froms[f.nth] AND s.due <= now
-                            AND s.token IS NULL ORDER BY s.due LIMIT rest OFFSET part
+                            SELECT s.due FROM tarry.task s
+                            WHERE s.lane = lanes[f.nth] AND (s.due, s.key) > (froms[f.nth], from_keys[f.nth]) AND s.due <= now
+                              AND s.token IS NULL ORDER BY s.due, s.key LIMIT rest OFFSET part
                         ) m WHERE f.c = part ORDER BY m.due LIMIT rest) n WHERE n.at = o.at)::int ORDER BY o.at) INTO counts
                 FROM unnest(counts) WITH ORDINALITY o(c, at);
             END IF;
@@ -867,17 +855,19 @@ BEGIN
         WHERE s.ctid = ANY (ARRAY(
             SELECT x.ctid FROM unnest(order_of, counts) o(nth, c) CROSS JOIN LATERAL (
                 SELECT y.ctid FROM tarry.task y
-                WHERE y.lane = lanes[o.nth] AND y.due >= froms[o.nth] AND y.due <= now AND y.token IS NULL
-                ORDER BY y.due LIMIT o.c FOR UPDATE SKIP LOCKED) x))
+                WHERE y.lane = lanes[o.nth] AND (y.due, y.key) > (froms[o.nth], from_keys[o.nth]) AND y.due <= now
+                  AND y.token IS NULL
+                ORDER BY y.due, y.key LIMIT o.c FOR UPDATE SKIP LOCKED) x))
         RETURNING s.ctid, whiches[array_position(lanes, s.lane)], s.key, s.due, s.revision, s.created, s.attempt, s.snoozes,
                   s.lost, s.nominal, s.declared, s.cancelled, s.keep_ms, s.rule, s.reason, s.headers, s.payload, s.token,
                   s.expires;
         GET DIAGNOSTICS taken = ROW_COUNT;
         -- What was not ready has its head still; what was has another one.
         SELECT min(CASE WHEN o.nth = ANY (order_of) THEN x.due ELSE heads[o.nth] END) INTO next_due
-        FROM unnest(lanes, froms) WITH ORDINALITY o(lane, low, nth) LEFT JOIN LATERAL (
+        FROM unnest(lanes, froms, from_keys) WITH ORDINALITY o(lane, low, low_key, nth) LEFT JOIN LATERAL (
             SELECT s.due FROM tarry.task s
-            WHERE o.nth = ANY (order_of) AND s.lane = o.lane AND s.due >= o.low AND s.token IS NULL ORDER BY s.due LIMIT 1
+            WHERE o.nth = ANY (order_of) AND s.lane = o.lane AND (s.due, s.key) > (o.low, o.low_key) AND s.token IS NULL
+            ORDER BY s.due, s.key LIMIT 1
         ) x ON true;
         now_us := tarry.clock_us(clock);
     ELSE
