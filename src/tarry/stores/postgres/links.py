@@ -328,6 +328,7 @@ def _settings(pid: int, seconds: float) -> str:
         # What is read by name must not be joined over the whole table.
         "enable_hashjoin": "off",
         "enable_mergejoin": "off",
+        "enable_sort": "off",
         "jit": "off",
     }
     pairs = ", ".join(f"('{name}', '{value}')" for name, value in settings.items())

@@ -64,6 +64,8 @@ class PostgresStore(Store, Joins):
         self._wakeups.heed(self._claims.lower)
         self._turns = count()
         self._insist = False
+        self._lanes: set[str] = set()
+        """Kinds that are known to have a lane."""
 
     def _now_us(self) -> int | None:
         """Return what stands in for the server's clock, None where nothing does."""
@@ -231,26 +233,37 @@ class PostgresStore(Store, Joins):
 
     def join_schedule(self, requests: Sequence[Request]) -> Steps[list[Scheduled]]:
         """Place requests when the caller commits."""
-        return joined.schedule(self._place.schema, self._opening(), requests)
+        return joined.schedule(self._place.schema, self._opening(requests), requests)
 
     def join_reschedule(self, moves: Sequence[Move]) -> Steps[list[Moved]]:
         """Give waiting tasks a new due when the caller commits."""
         return joined.each(
-            "reschedule", self._place.schema, self._opening(), moves, verbs.reschedule, verbs.moved
+            *("reschedule", self._place.schema, self._opening(moves)),
+            *(moves, verbs.reschedule, verbs.moved),
         )
 
     def join_cancel(self, cancellations: Sequence[Cancellation]) -> Steps[list[CancelResult]]:
         """Cancel tasks when the caller commits."""
-        opening = self._opening()
+        opening = self._opening(cancellations)
         return joined.each(
             "cancel", self._place.schema, opening, cancellations, verbs.cancel, verbs.cancelled
         )
 
     def join_settle(self, settlements: Sequence[Settlement]) -> Steps[list[SettleResult]]:
         """Record outcomes when the caller commits, as durably as the caller does."""
-        return joined.settle(self._place.schema, self._opening(), settlements)
+        return joined.settle(self._place.schema, self._opening(settlements), settlements)
 
-    def _opening(self) -> list[Any]:
+    def _opening(self, items: Sequence[Any]) -> list[Any]:
+        """Return what a joined call begins with.
+
+        A kind that nobody has used gets its lane beforehand, once, by a connection of the store: in
+        the caller's transaction all who use the kind would wait for the caller to commit.
+        """
+        missing = {_ref(item).kind for item in items} - self._lanes
+        if missing:
+            statement = verbs.statement("lanes_of", self._place.schema)
+            self._links.ask(statement, [self.namespace, sorted(missing)])
+            self._lanes |= missing
         return [self.namespace, None, self._now_us()]
 
     def committed(self, due: int) -> None:

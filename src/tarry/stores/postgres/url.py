@@ -49,8 +49,12 @@ def parse(url: str) -> Place:
         rest = urlencode([pair for pair in pairs if pair[0] not in _OWN], quote_via=quote)
         plain = urlunsplit(parts._replace(scheme="postgresql", query=rest))
         known: dict[str, Any] = conninfo_to_dict(plain)
+        for port in str(known.get("port") or 5432).split(","):
+            if not port.isdigit():
+                message = f"{port!r} is no port"
+                raise ValueError(message)
     except (ValueError, ProgrammingError) as error:
-        # libpq's own words may show the whole URL.
+        # libpq names what it cannot read, and may show the password with it.
         said = "libpq cannot read it" if isinstance(error, ProgrammingError) else error
         message = f"{shown_url(url)} cannot be used: {said}; write {FORMS}"
         raise StoreUrlError(message) from None

@@ -83,6 +83,7 @@ TYPES: dict[str, tuple[str, ...]] = {
         *_REFS,
         *("tid[]", "int8[]", "int4[]", "int8[]", "text[]", "int8[]", "int8[]"),
     ),
+    "lanes_of": ("text", "text[]"),
     "claim": (
         *("text", "int8", "text[]", "int8[]", "text[]", "int4", "int8", "text", "int8", "int8"),
         *("int8", "int4", "bool"),

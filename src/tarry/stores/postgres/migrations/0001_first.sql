@@ -742,8 +742,8 @@ CREATE FUNCTION tarry.claim(
     nominal bigint, declared boolean, cancelled boolean, keep_ms bigint, rule text, reason text, headers bytea, payload bytea,
     token bigint, expires bigint
 ) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off
-SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off
+SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     now_us bigint := tarry.clock_us(clock);
