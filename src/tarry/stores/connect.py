@@ -39,6 +39,22 @@ def connect(url: str, *, namespace: str = "default", clock: Clock | None = None)
     raise StoreUrlError(message)
 
 
+def plan(url: str) -> tuple[int, list[tuple[str, str]]]:
+    """Return the layout of the store that *url* names, and the steps that are left, as SQL.
+
+    Nothing is made or changed; 0 is a store that is not there yet, or needs no layout.
+    """
+    if url.partition(":")[0] in POSTGRES:
+        from tarry.stores.postgres.plan import plan as plan_postgres  # noqa: PLC0415
+
+        return plan_postgres(url)
+    if url.startswith("sqlite:"):
+        from tarry.stores.sqlite.file import plan as plan_sqlite  # noqa: PLC0415
+
+        return plan_sqlite(_path(url))
+    return 0, []
+
+
 def file_of(url: str) -> str | None:
     """Return the file that *url* names, None if its medium is no file."""
     return _path(url) if url.startswith("sqlite:") else None

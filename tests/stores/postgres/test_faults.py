@@ -312,7 +312,9 @@ def _pages_read(store: PostgresStore) -> int:
     words = (KIND, marks[0][0], marks[1][0].replace("'", "''"))
     [*_, [plan]] = link.say(
         "BEGIN; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM tarry.claim('test', NULL, "
-        "ARRAY['{}'], ARRAY[{}], ARRAY['{}'], 100, 30000, 'w', 0, 1, 0, NULL, false)".format(*words),
+        "ARRAY['{}'], ARRAY[{}], ARRAY['{}'], 100, 30000, 'w', 0, 1, 0, NULL, false)".format(
+            *words
+        ),
         10,
     )
     link.say("ROLLBACK", 5)

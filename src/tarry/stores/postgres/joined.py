@@ -17,7 +17,9 @@ A = TypeVar("A")
 I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
 
 
-def schedule(schema: str, opening: list[Any], requests: Sequence[Request]) -> Steps[list[Scheduled]]:
+def schedule(
+    schema: str, opening: list[Any], requests: Sequence[Request]
+) -> Steps[list[Scheduled]]:
     """Place requests; one statement, however many there are."""
     if not requests:
         return []

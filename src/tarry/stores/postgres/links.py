@@ -8,7 +8,7 @@ import os
 import select
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -71,13 +71,21 @@ class Link:
                 )
                 return self._result(deadline)
             if statement.name not in self._names:
-                pgconn.send_prepare(statement.name, statement.sql, statement.oids)
-                self._result(deadline)
-                self._names.add(statement.name)
+                self._prepare(statement, deadline)
             pgconn.send_query_prepared(statement.name, words, statement.formats, result_format=1)
             return self._result(deadline)
         except Error as error:
             raise LinkLostError(str(error)) from error
+
+    def prepare(self, statements: Iterable[Statement], seconds: float) -> None:
+        """Prepare statements before their first use."""
+        for statement in statements:
+            self._prepare(statement, SYSTEM.elapsed() + int(seconds * _NS))
+
+    def _prepare(self, statement: Statement, deadline: int) -> None:
+        self.pgconn.send_prepare(statement.name, statement.sql, statement.oids)
+        self._result(deadline)
+        self._names.add(statement.name)
 
     def say(self, sql: str, seconds: float) -> Rows:
         """Run plain statements, which are one transaction; returns the rows of the last one."""

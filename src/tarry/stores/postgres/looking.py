@@ -132,9 +132,7 @@ class Looking:
             if len(rows) < step:
                 return
 
-    def _step(
-        self, lane: int, where: Filter, place: _Place, step: int
-    ) -> list[tuple[Any, ...]]:
+    def _step(self, lane: int, where: Filter, place: _Place, step: int) -> list[tuple[Any, ...]]:
         if place.part == _OVER:
             assert where.state is not None  # noqa: S101 - what lives is in the other parts
             return self._run(
@@ -159,9 +157,7 @@ class Looking:
 
     def _lanes(self) -> dict[str, tuple[int, bool]]:
         """Return every kind of the namespace with its lane, and whether it is paused."""
-        return {
-            kind: (lane, paused) for lane, kind, paused in self._run("lanes", self._namespace)
-        }
+        return {kind: (lane, paused) for lane, kind, paused in self._run("lanes", self._namespace)}
 
     def counts(self, kinds: Sequence[str] | None) -> Mapping[str, Counts]:
         """Count tasks by kind; expired leases count as what they will be found to be."""

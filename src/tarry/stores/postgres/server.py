@@ -47,9 +47,7 @@ class Survey:
         found: dict[str, str] = dict(zip(_ASKED, row[:-1], strict=True))
         where, text = self._place.text, found["server_version"]
         if int(found["server_version_num"]) < _OLDEST:
-            message = (
-                f"{where} is PostgreSQL {text}; tarry needs 13 or newer; nothing was written"
-            )
+            message = f"{where} is PostgreSQL {text}; tarry needs 13 or newer; nothing was written"
             raise StoreRefusedError(message)
         if found["server_encoding"] != "UTF8":
             message = (

@@ -122,7 +122,9 @@ class PostgresStore(Store, Joins):
         return answers
 
     def _ask(self, name: str, call: str, said: list[Any]) -> Sequence[int]:
-        values = [self.namespace, call or None, self._now_us(), *said]
+        # Namespaces do not know of each other's calls.
+        named = f"{self.namespace} {call}" if call else None
+        values = [self.namespace, named, self._now_us(), *said]
         return numbers(self._links.ask(verbs.statement(name, self._place.schema), values))
 
     # ---- the workers' verbs

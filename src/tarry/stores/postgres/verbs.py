@@ -205,9 +205,7 @@ def _is_plain(item: Request) -> bool:
     )
 
 
-def scheduled(
-    given: Batch, requests: Sequence[Request], answers: Sequence[int]
-) -> list[Scheduled]:
+def scheduled(given: Batch, requests: Sequence[Request], answers: Sequence[int]) -> list[Scheduled]:
     """Return the answers to requests."""
     shape, now, *rest = answers
     created = ScheduleStatus.CREATED
@@ -227,9 +225,7 @@ def scheduled(
 def reschedule(given: Batch, moves: Sequence[Move]) -> Values:
     """Return what is said of moves."""
     items = arranged(moves, given.order)
-    dues = [
-        item.due.shift_ms if isinstance(item.due, By) else _told(item.due) for item in items
-    ]
+    dues = [item.due.shift_ms if isinstance(item.due, By) else _told(item.due) for item in items]
     return [
         given.kinds,
         given.which,
@@ -288,9 +284,7 @@ def renew(given: Batch, leases: Sequence[Lease]) -> Values:
     return [given.kinds, given.which, given.keys, tokens]
 
 
-def renewed(
-    given: Batch, leases: Sequence[Lease], answers: Sequence[int]
-) -> list[RenewResult]:
+def renewed(given: Batch, leases: Sequence[Lease], answers: Sequence[int]) -> list[RenewResult]:
     """Return the answers to a renewal."""
     if not given.apart:
         # A row is updated once, and only once told of.

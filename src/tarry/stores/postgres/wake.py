@@ -126,9 +126,7 @@ class _Thread:
 class _Looker(_Thread):
     """Looks for the earliest due every 100 ms."""
 
-    def __init__(
-        self, soonest: Callable[[], int | None], tell: Callable[[int], None]
-    ) -> None:
+    def __init__(self, soonest: Callable[[], int | None], tell: Callable[[int], None]) -> None:
         self._soonest = soonest
         self._tell = tell
         self._told: int | None = None

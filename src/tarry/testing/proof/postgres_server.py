@@ -123,7 +123,7 @@ class PostgresServer:
             nap(_TICK)
 
     def _answers(self) -> bool:
-        from psycopg.pq import Ping, PGconn  # noqa: PLC0415 - only where the driver is there
+        from psycopg.pq import PGconn, Ping  # noqa: PLC0415 - only where the driver is there
 
         return PGconn.ping(f"{self.url}?connect_timeout=2".encode()) == Ping.OK
 

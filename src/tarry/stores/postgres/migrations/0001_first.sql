@@ -18,6 +18,7 @@ CREATE SEQUENCE tarry.revision;
 
 -- One row per ref: the running attempt if there is one (token is set), else the waiting revision.
 -- No index has a column of the lease: a claim and a renewal are updates within a page, which leave every index alone.
+-- Half of each page is left free for that: tasks that were scheduled together are claimed together, a page at a time.
 CREATE TABLE tarry.task (
     due bigint NOT NULL,
     revision bigint NOT NULL,
@@ -40,7 +41,7 @@ CREATE TABLE tarry.task (
     payload bytea NOT NULL,
     CONSTRAINT task_ref PRIMARY KEY (lane, key)
 ) WITH (
-    fillfactor = 85,
+    fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0,
