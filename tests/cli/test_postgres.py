@@ -1,4 +1,4 @@
-"""Commands on a PostgreSQL: what is its own there; all else is said in the tests of each command."""
+"""Commands on a PostgreSQL: what is its own there."""
 
 import json
 import signal

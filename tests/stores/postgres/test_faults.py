@@ -84,9 +84,10 @@ def test_nobody_there() -> None:
 
 
 def test_somebody_who_says_nothing() -> None:
-    with reserved() as silent, pytest.raises(StoreUnavailableError, match="did not answer"):
+    with reserved() as silent:
         silent.listen()
-        connect(f"postgresql://{HOST}:{silent.getsockname()[1]}/db{QUICK}")
+        with pytest.raises(StoreUnavailableError, match="did not answer"):
+            connect(f"postgresql://{HOST}:{silent.getsockname()[1]}/db{QUICK}")
 
 
 def test_somebody_who_speaks_another_language() -> None:
@@ -319,9 +320,9 @@ def _pages_read(store: PostgresStore) -> int:
     )
     link.say("ROLLBACK", 5)
     store._links.give(link)
-    [told] = plan
-    assert told["Plan"]["Actual Rows"] == 101
-    return int(told["Plan"]["Shared Hit Blocks"] + told["Plan"]["Shared Read Blocks"])
+    [found] = plan
+    assert found["Plan"]["Actual Rows"] == 101
+    return int(found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"])
 
 
 def test_claims_and_renewals_leave_every_index_alone(make_store: MakeStore, url: str) -> None:
@@ -404,10 +405,12 @@ def test_connections_that_are_cut_heal(make_store: MakeStore, operator: Operator
 
 def test_more_threads_than_connections_wait_for_each_other(make_store: MakeStore) -> None:
     store = make_store("?connections=2")
-    threads = [
-        threading.Thread(target=lambda n=n: [put(store, f"{n}.{i}") for i in range(5)])
-        for n in range(8)
-    ]
+
+    def five(number: int) -> None:
+        for turn in range(5):
+            put(store, f"{number}.{turn}")
+
+    threads = [threading.Thread(target=five, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -429,11 +432,15 @@ def test_connections_that_are_all_in_use(make_store: MakeStore) -> None:
 
 def test_a_server_that_takes_no_more_connections(make_store: MakeStore) -> None:
     with closing(PostgresServer(settings={"max_connections": "5"})) as small:
-        held = []
-        with pytest.raises(StoreUnavailableError, match="did not answer"):
+        held: list[Store] = []
+
+        def crowd() -> None:
             for _ in range(6):
                 held.append(connect(small.url))
                 held[-1].counts()
+
+        with pytest.raises(StoreUnavailableError, match="did not answer"):
+            crowd()
         for store in held:
             store.close()
 

@@ -93,6 +93,11 @@ def refused(state: str, said: str, where: str, *, several: bool = False) -> Stor
                 f"{where}: tarry's tables or functions are not there any more: {said}; nothing "
                 "was written; run `tarry migrate`"
             )
+        case _:
+            return _other(state, said, where)
+
+
+def _other(state: str, said: str, where: str) -> StoreError:
     if state in _FULL:
         return StoreFullError(
             f"{where} has no room and refused the write; nothing was written by this call; "

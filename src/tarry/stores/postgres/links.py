@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from psycopg import Error
 from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PGconn, PollingStatus
+from psycopg.pq.abc import PGconn as Wire
 
 from tarry.clock import SYSTEM
 from tarry.errors import StoreBusyError, StoreClosedError, StoreError, StoreUnavailableError
@@ -40,7 +41,7 @@ class Link:
 
     __slots__ = ("_loader", "_names", "_poll", "_where", "direct", "pgconn", "several", "used")
 
-    def __init__(self, pgconn: PGconn, place: Place) -> None:
+    def __init__(self, pgconn: Wire, place: Place) -> None:
         self.pgconn = pgconn
         self._where = place.text
         self.several = place.several

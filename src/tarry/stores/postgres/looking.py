@@ -90,9 +90,8 @@ class Looking:
     def scan(self, where: Filter, cursor: str | None, limit: int) -> Page:
         """Show tasks by kind: what waits by due, what runs by due, what has ended by its end."""
         found: list[Task] = []
-        examined = 0
-        for place, task in self._walk(where, _parse(cursor), limit * _EXAMINE):
-            examined += 1
+        walk = self._walk(where, _parse(cursor), limit * _EXAMINE)
+        for examined, (place, task) in enumerate(walk, 1):
             if task is not None and matches(task, where):
                 found.append(task)
             if len(found) == limit or examined == limit * _EXAMINE:

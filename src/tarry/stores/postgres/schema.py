@@ -40,7 +40,8 @@ def sql(migration: Migration, schema: str) -> str:
         first = (
             f"CREATE SCHEMA IF NOT EXISTS {name};\n"
             f"CREATE TABLE {name}.layout (\n"
-            "    number int PRIMARY KEY, name text NOT NULL, at timestamptz NOT NULL DEFAULT now()\n"
+            "    number int PRIMARY KEY,\n    name text NOT NULL,\n"
+            "    at timestamptz NOT NULL DEFAULT now()\n"
             ");\n"
         )
     return (

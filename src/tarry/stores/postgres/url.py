@@ -44,15 +44,12 @@ def parse(url: str) -> Place:
     try:
         parts = urlsplit(url)
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        own = {name: _option(name, value) for name, value in pairs if name in _OWN}
+        own: dict[str, Any] = {n: _option(n, value) for n, value in pairs if n in _OWN}
         # All else is libpq's: TLS, several hosts, target_session_attrs and the like.
         rest = urlencode([pair for pair in pairs if pair[0] not in _OWN], quote_via=quote)
         plain = urlunsplit(parts._replace(scheme="postgresql", query=rest))
         known: dict[str, Any] = conninfo_to_dict(plain)
-        for port in str(known.get("port") or 5432).split(","):
-            if not port.isdigit():
-                message = f"{port!r} is no port"
-                raise ValueError(message)
+        _check_ports(str(known.get("port") or 5432))
     except (ValueError, ProgrammingError) as error:
         # libpq names what it cannot read, and may show the password with it.
         said = "libpq cannot read it" if isinstance(error, ProgrammingError) else error
@@ -71,6 +68,13 @@ def parse(url: str) -> Place:
 
 
 _OWN = (*_NUMBERS, "schema")
+
+
+def _check_ports(ports: str) -> None:
+    for port in ports.split(","):
+        if not port.isdigit():
+            message = f"{port!r} is no port"
+            raise ValueError(message)
 
 
 def _option(name: str, value: str) -> float | str:
