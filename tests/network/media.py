@@ -3,6 +3,8 @@
 The suites of this folder run on each of them: on a store that only tests have, and on Redis.
 """
 
+import atexit
+import os
 import re
 import socket
 import threading
@@ -10,19 +12,26 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from tests.network import wire
-from tests.network.servers import HOST, LIMIT, UNSYNCED, Server, python, redis
+from tests.network.servers import HOST, LIMIT, UNSYNCED, Server, postgres, python, redis
 from tests.network.socket_store import TIMEOUT, SocketStore
 
+from tarry.stores.postgres.links import Link as PostgresLink
+from tarry.stores.postgres.store import PostgresStore
+from tarry.stores.postgres.url import parse as parse_postgres
+from tarry.stores.postgres.verbs import TYPES, statement
+from tarry.stores.postgres.wire import Statement
 from tarry.stores.redis.links import Link
 from tarry.stores.redis.scripts import script
 from tarry.stores.redis.store import RedisStore
 from tarry.stores.redis.url import parse
 from tarry.stores.store import Store
+from tarry.testing.proof.postgres_server import PostgresServer
 
 Address = tuple[str, int]
 
@@ -184,6 +193,87 @@ class _Counted:
             self._sent[_VERBS[calls[0]]].append(len(calls))
 
 
+_BIND = re.compile(rb"B....\0([a-z_]+)\0", re.DOTALL)
+_EXECUTED = re.compile(rb"execute ([a-z_]+): .*\n.*parameters: \$1 = '([^']+)'")
+_STATEMENTS = {
+    **{verb: verb for verb in (*REMEMBERED, "renew")},
+    **{f"look_{verb}": verb for verb in ("get", "counts", "forecast")},
+    "look_lanes": "scan",
+}
+"""The verb that begins with a statement."""
+
+
+class PostgresMedium(Medium):
+    """A real PostgreSQL; its log tells what it has executed."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        super().__init__(cast("Server", server))
+        self._log = server.folder / "log"
+        self._begin = self._log.stat().st_size
+        self._sent: dict[int, dict[str, list[int]]] = {}
+
+    def store(self, address: Address, namespace: str, *, timeout: float = TIMEOUT) -> Store:
+        host, port = address
+        url = f"postgresql://tarry@{host}:{port}/postgres?sslmode=disable&gssencmode=disable"
+        place = parse_postgres(f"{url}&timeout={timeout}&connect_timeout={max(timeout, 2)}")
+        store = PostgresStore(place, namespace=namespace)
+        links = store._links
+        links.forget()
+        sent: dict[str, list[int]] = defaultdict(list)
+        self._sent[id(store)] = sent
+        open_link = links.open
+        looks = store._looking._statements.values()
+        named = [*looks, *(statement(verb, place.schema) for verb in TYPES)]
+
+        def open_counted() -> PostgresLink:
+            link = open_link()
+            # What was prepared begins, from then on, with the name of its statement.
+            link.prepare([one for one in named if one.name.decode() in _STATEMENTS], LIMIT)
+            return cast("PostgresLink", _CountedLink(link, sent))
+
+        links.open = open_counted  # type: ignore[method-assign]
+        return store
+
+    def verb_of(self, request: bytes) -> str:
+        found = _BIND.match(request)
+        return _STATEMENTS.get(found[1].decode(), "") if found else ""
+
+    def sent(self, store: Store, verb: str) -> list[int]:
+        return self._sent[id(store)][verb]
+
+    def served(self, store: Store, verb: str) -> int:
+        with self._log.open("rb") as log:
+            log.seek(self._begin)
+            said = _EXECUTED.findall(log.read())
+        wanted = store.namespace.encode()
+        return sum(
+            space == wanted and _STATEMENTS.get(name.decode()) == verb for name, space in said
+        )
+
+    def close(self) -> None:
+        """Leave the server to the others."""
+
+
+class _CountedLink:
+    """A connection that counts what is run by it; all else is its own."""
+
+    def __init__(self, link: PostgresLink, sent: dict[str, list[int]]) -> None:
+        object.__setattr__(self, "_link", link)
+        object.__setattr__(self, "_sent", sent)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._link, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._link, name, value)
+
+    def _run(self, told: Statement, words: list[bytes | None], seconds: float) -> Any:
+        verb = _STATEMENTS.get(told.name.decode())
+        if verb is not None:
+            self._sent[verb].append(1)
+        return self._link._run(told, words, seconds)
+
+
 class Forgetful:
     """The planted bug: every try acts, as on a medium that does not remember calls."""
 
@@ -215,8 +305,20 @@ def sharded_medium(folder: Path) -> Medium:
     return RedisMedium(redis(folder, *UNSYNCED), "&shards=4")
 
 
+@cache
+def _logged(_pid: int) -> PostgresServer:
+    server = postgres(log_min_duration_statement="0")
+    atexit.register(server.close)
+    return server
+
+
+def postgres_medium(_folder: Path) -> Medium:
+    return PostgresMedium(_logged(os.getpid()))
+
+
 MEDIA: dict[str, Callable[[Path], Medium]] = {
     "socket": socket_medium,
+    "postgres": postgres_medium,
     "redis": redis_medium,
     "redis in shards": sharded_medium,
 }
@@ -232,5 +334,5 @@ def started(name: str, folder: Path) -> Medium:
 
 def stores(names: Sequence[str] = tuple(MEDIA)) -> list[Any]:
     """Return the media as the parameters of a fixture."""
-    marks = {name: [pytest.mark.medium("redis")] for name in names if "redis" in name}
+    marks = {name: [pytest.mark.medium(name.split()[0])] for name in names if name != "socket"}
     return [pytest.param(name, marks=marks.get(name, ())) for name in names]

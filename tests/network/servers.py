@@ -1,5 +1,6 @@
 """Real servers as child processes: started in bounded time, stopped, killed, started again."""
 
+import atexit
 import os
 import shutil
 import signal
@@ -7,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,6 +16,8 @@ from typing import Self
 import pytest
 
 from tarry.clock import SYSTEM, nap
+from tarry.testing.proof import postgres_server
+from tarry.testing.proof.postgres_server import PostgresServer
 
 HOST = "127.0.0.1"
 LIMIT = 20.0
@@ -123,3 +127,34 @@ def redis(folder: Path, *options: str) -> Server:
     common = ["--bind", HOST, "--dir", str(folder), "--loglevel", "warning"]
     synced = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
     return Server(lambda port: [program, "--port", str(port), *common, *synced, *options])
+
+
+_RAM = "/dev/shm"
+_ROOM = 1 << 30
+
+
+def needs_postgres() -> None:
+    """Skip a test where there is no PostgreSQL; in CI it fails."""
+    missing = postgres_server.unavailable()
+    if missing:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
+
+
+def postgres(**settings: str) -> PostgresServer:
+    """Start a PostgreSQL; its syncs cost little where its files lie in memory."""
+    needs_postgres()
+    roomy = Path(_RAM).is_dir() and shutil.disk_usage(_RAM).free > _ROOM
+    return PostgresServer(settings=settings, folder=_RAM if roomy else None)
+
+
+@cache
+def _shared(_pid: int) -> PostgresServer:
+    server = postgres()
+    atexit.register(server.close)
+    return server
+
+
+def shared_postgres() -> PostgresServer:
+    """Return the one server of this process, which everybody uses and nobody breaks."""
+    needs_postgres()
+    return _shared(os.getpid())

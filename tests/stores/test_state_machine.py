@@ -1,5 +1,6 @@
 """Every store agrees with the memory store, whatever is done to both."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.network import servers
+from tests.stores.postgres.kept import keep_links
 
 from tarry.answers import RenewResult
 from tarry.lease import Lease
@@ -46,9 +48,19 @@ def redis(folder: Path, options: str = "") -> Iterator[MakeStore]:
         yield lambda clock: connect(url, namespace=f"n{next(numbers)}", clock=clock)
 
 
+@contextmanager
+def postgres(_folder: Path) -> Iterator[MakeStore]:
+    """A namespace of its own for each history."""
+    url = servers.shared_postgres().url
+    numbers = count()
+    prefix = os.urandom(4).hex()
+    yield lambda clock: connect(url, namespace=f"n{prefix}.{next(numbers)}", clock=clock)
+
+
 MEDIA: dict[str, Callable[[Path], AbstractContextManager[MakeStore]]] = {
     "memory": memory,
     "sqlite": sqlite,
+    "postgres": postgres,
     "redis": redis,
     "redis, 16 shards": partial(redis, options="?shards=16"),
 }
@@ -62,12 +74,21 @@ FEW = settings(
 )
 
 
-@pytest.mark.parametrize("part", range(6))
-@pytest.mark.parametrize("medium", MEDIA)
+PARTS = {"postgres": 2}
+"""Of six: its answers take longest."""
+
+
+@pytest.mark.parametrize(
+    ("medium", "part"), [(name, part) for name in MEDIA for part in range(PARTS.get(name, 6))]
+)
 @pytest.mark.timeout(300)
-def test_a_store_agrees_with_the_model(medium: str, part: int, tmp_path: Path) -> None:
+def test_a_store_agrees_with_the_model(
+    medium: str, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In six parts of fifty histories each, so that they can run side by side."""
     del part
+    if medium == "postgres":
+        keep_links(monkeypatch)
 
     with MEDIA[medium](tmp_path) as make:
         run_state_machine_as_test(compare(make), settings=FEW)

@@ -10,8 +10,10 @@ from tarry.stores.store import Store
 
 FORMS = (
     "memory:  sqlite:///relative/file.db  sqlite:////absolute/file.db  redis://host:6379/0  "
-    "rediss://…  redis+sentinel://host:26379,…/service  redis+cluster://host:6379,…"
+    "rediss://…  redis+sentinel://host:26379,…/service  redis+cluster://host:6379,…  "
+    "postgresql://host:5432/database"
 )
+POSTGRES = ("postgresql", "postgres")
 
 
 def connect(url: str, *, namespace: str = "default", clock: Clock | None = None) -> Store:
@@ -31,8 +33,27 @@ def connect(url: str, *, namespace: str = "default", clock: Clock | None = None)
         return _sqlite(url, namespace, clock)
     if scheme in SCHEMES and rest.startswith("//"):
         return _redis(url, namespace, clock)
+    if scheme in POSTGRES and rest.startswith("//"):
+        return _postgres(url, namespace, clock)
     message = f"{scheme}: is not a medium this tarry knows; write one of: {FORMS}"
     raise StoreUrlError(message)
+
+
+def plan(url: str) -> tuple[int, list[tuple[str, str]]]:
+    """Return the layout of the store that *url* names, and the steps that are left, as SQL.
+
+    Nothing is made or changed; 0 is a store that is not there yet, or needs no layout.
+    """
+    if url.partition(":")[0] in POSTGRES:
+        from tarry.stores.postgres.plan import plan as plan_postgres  # noqa: PLC0415
+
+        return plan_postgres(url)
+    if url.startswith("sqlite:"):
+        from tarry.stores.sqlite.file import plan as plan_sqlite  # noqa: PLC0415
+
+        path, _, shared = _sqlite_options(url)
+        return plan_sqlite(path, shared=shared)
+    return 0, []
 
 
 def file_of(url: str) -> str | None:
@@ -62,6 +83,12 @@ def _path(url: str) -> str:
 def _sqlite(url: str, namespace: str, clock: Clock | None) -> Store:
     from tarry.stores.sqlite.store import SqliteStore  # noqa: PLC0415 - only when named
 
+    path, sync, shared = _sqlite_options(url)
+    return SqliteStore(path, namespace=namespace, sync=sync, shared=shared, clock=clock)
+
+
+def _sqlite_options(url: str) -> tuple[str, str, bool]:
+    """Return the file, how its commits are synced, and whether it is another program's too."""
     path = _path(url)
     options = parse_qsl(urlsplit(url).query, keep_blank_values=True)
     given = dict(options)
@@ -70,7 +97,7 @@ def _sqlite(url: str, namespace: str, clock: Clock | None) -> Store:
     if given or not once or sync not in ("full", "normal") or shared not in ("yes", "no"):
         message = f"{url!r}: the only options of sqlite are sync=full|normal and shared=yes|no"
         raise StoreUrlError(message)
-    return SqliteStore(path, namespace=namespace, sync=sync, shared=shared == "yes", clock=clock)
+    return path, sync, shared == "yes"
 
 
 def _redis(url: str, namespace: str, clock: Clock | None) -> Store:
@@ -84,3 +111,16 @@ def _redis(url: str, namespace: str, clock: Clock | None) -> Store:
         )
         raise DriverMissingError(message) from error
     return RedisStore(place, namespace=namespace, clock=clock)
+
+
+def _postgres(url: str, namespace: str, clock: Clock | None) -> Store:
+    try:
+        from tarry.stores.postgres.store import PostgresStore  # noqa: PLC0415 - only when named
+        from tarry.stores.postgres.url import parse as parse_postgres  # noqa: PLC0415
+    except ImportError as error:
+        # psycopg itself is there without one of its libraries: it says so by this, too.
+        message = (
+            f"{shown_url(url)} needs the driver psycopg ({error}): pip install 'tarry[postgres]'"
+        )
+        raise DriverMissingError(message) from error
+    return PostgresStore(parse_postgres(url), namespace=namespace, clock=clock)

@@ -6,11 +6,15 @@ import msgspec
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One step of a schema: its number, its name and its statements."""
+    """One step of a schema: its number, its name, its statements and the text they stand in.
+
+    Functions have semicolons inside: where there are any, the text is what is run.
+    """
 
     number: int
     name: str
     statements: tuple[str, ...]
+    text: str = ""
 
 
 def load(package: str) -> list[Migration]:
@@ -19,7 +23,8 @@ def load(package: str) -> list[Migration]:
     for file in resources.files(package).joinpath("migrations").iterdir():
         if file.name.endswith(".sql"):
             number, _, name = file.name.removesuffix(".sql").partition("_")
-            found.append(Migration(int(number), name, _statements(file.read_text())))
+            text = file.read_text()
+            found.append(Migration(int(number), name, _statements(text), text))
     return sorted(found, key=lambda migration: migration.number)
 
 

@@ -166,6 +166,19 @@ def mounted(path: str, mounts: bytes) -> str:
     return found
 
 
+def plan(path: str, *, shared: bool = False) -> tuple[int, list[tuple[str, str]]]:
+    """Return the layout of the file, and the name and SQL of each step that is left."""
+    version = 0
+    if Path(path).is_file() and Path(path).stat().st_size:
+        with mapped(path):
+            version = _layout(path, "ro", shared=shared)
+        refuse_newer(path, version)
+    left = [migration for migration in load(_PACKAGE) if migration.number > version]
+    return version, [
+        (f"{step.number:04d} {step.name}", ";\n".join((*step.statements, ""))) for step in left
+    ]
+
+
 def migrate(connections: Connections) -> list[str]:
     """Bring the file to the newest layout, each step in a transaction of its own."""
     version = _begin(connections)

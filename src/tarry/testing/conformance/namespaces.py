@@ -5,11 +5,13 @@ import pytest
 
 from tarry.answers import CancelResult, MoveStatus, ReviveResult, ScheduleStatus
 from tarry.due import In
+from tarry.request import Request
 from tarry.stores.store import Filter, Store
 from tarry.task import TaskState
 from tarry.testing.clock import ManualClock
 from tarry.testing.conformance.kit import (
     KIND,
+    REF,
     cancel,
     claim,
     expire,
@@ -80,6 +82,15 @@ class Namespaces:
 
         assert store.pause(KIND, paused=False) is False
         assert len(claim(store)) == 1
+
+    def test_calls_are_remembered_by_their_own_namespace_only(
+        self, store: Store, elsewhere: Store
+    ) -> None:
+        store.schedule([Request(REF, In(5))], call="c1")
+
+        elsewhere.schedule([Request(REF, In(5))], call="c1")
+
+        assert shown(elsewhere).due == shown(store).due
 
     def test_dead_letters_do_not_reach_across(self, store: Store, elsewhere: Store) -> None:
         kill(store)

@@ -143,11 +143,11 @@ def stalls(first: int, count: int, url: str) -> Tally:
         return murder.stalls(first, count, url=own)
 
 
-def server_kills(first: int, count: int, _url: str) -> Tally:
+def server_kills(first: int, count: int, url: str) -> Tally:
     """Kill a server of our own under real producers and workers."""
     from tarry.testing.proof import kills as murder  # noqa: PLC0415 - see above
 
-    return murder.server_kills(first, count)
+    return murder.server_kills(first, count, medium=url.partition(":")[0])
 
 
 def power_cuts(first: int, count: int, url: str) -> Tally:
@@ -190,10 +190,15 @@ def _needs_processes(url: str) -> str:
 
 
 def _needs_server(url: str) -> str:
-    from tarry.testing.proof import redis_server  # noqa: PLC0415 - see above
+    from tarry.testing.proof import postgres_server, redis_server  # noqa: PLC0415 - see above
 
+    if url == _OWN_POSTGRES:
+        return postgres_server.unavailable()
     if url != _OWN_SERVER:
-        return "it kills a Redis that it starts itself, and no other: leave --store out"
+        return (
+            "it kills a Redis that it starts itself, and no other: leave --store out, or write "
+            f"--store {_OWN_POSTGRES} for a PostgreSQL of its own"
+        )
     return redis_server.unavailable()
 
 
@@ -218,6 +223,8 @@ def _needs_file(url: str) -> str:
 
 _OWN_SERVER = "redis:"
 """Stands for a server that the campaign starts itself."""
+_OWN_POSTGRES = "postgresql:"
+"""The same, if somebody asks for it."""
 _prove = partial(lacking, "greenlet", "'tarry[prove]'")
 _HERE = __name__
 
@@ -276,7 +283,7 @@ CAMPAIGNS = (
     Campaign(
         "server-kills",
         "server kills",
-        "a Redis of its own, killed (SIGKILL) under real producers and workers, and started again",
+        "a server of its own, killed at once under real producers and workers, and started again",
         f"{_HERE}:server_kills",
         _needs_server,
         _OWN_SERVER,
