@@ -74,6 +74,10 @@ FEW = settings(
 )
 
 
+SLOWER = {"mysql": settings(FEW, max_examples=12)}
+"""A database takes a few milliseconds for what others do in one."""
+
+
 @pytest.mark.parametrize("part", range(6))
 @pytest.mark.parametrize("medium", MEDIA)
 @pytest.mark.timeout(300)
@@ -82,7 +86,7 @@ def test_a_store_agrees_with_the_model(medium: str, part: int, tmp_path: Path) -
     del part
 
     with MEDIA[medium](tmp_path) as make:
-        run_state_machine_as_test(compare(make), settings=FEW)
+        run_state_machine_as_test(compare(make), settings=SLOWER.get(medium, FEW))
 
 
 class LongLeases(MemoryStore):

@@ -53,9 +53,7 @@ def new_namespace() -> str:
 
 def plain(server: Server, **options: Any) -> "pymysql.Connection[Any]":
     """Return a connection that knows nothing of tarry."""
-    return pymysql.connect(
-        host=HOST, port=server.port, user="root", database=DATABASE, **options
-    )
+    return pymysql.connect(host=HOST, port=server.port, user="root", database=DATABASE, **options)
 
 
 @pytest.fixture

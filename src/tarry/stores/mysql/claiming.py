@@ -27,7 +27,7 @@ _numbers = msgspec.json.Decoder(list[int]).decode
 
 
 class Sight(NamedTuple):
-    """What a look saw: the time, the earliest due of each open lane, the earliest end of a lease."""
+    """What a look saw: the time, and of each open lane the earliest due and end of a lease."""
 
     now_us: int
     heads: dict[int, int]
@@ -79,8 +79,7 @@ class Claiming:
         """Return what is left of the leases that a claim took."""
         name = self._exchange.name("claim", holder).hex()
         [found] = self._exchange.ask(
-            "SELECT number, nonce, taken FROM tarry_claim "  # noqa: S608 - hex
-            f"WHERE holder = x'{name}'"
+            f"SELECT number, nonce, taken FROM tarry_claim WHERE holder = x'{name}'"
         )
         return self.held(found.rows, call)
 
@@ -91,7 +90,7 @@ class Claiming:
         nonce, places = found[0][1], _numbers(found[0][2])
         asked = ", ".join(map(str, places))
         [held] = self._exchange.ask(
-            f"SELECT {rows.LIFE}, lane FROM tarry_task "  # noqa: S608 - numbers
+            f"SELECT {rows.LIFE}, lane FROM tarry_task "
             f"WHERE id IN ({asked}) AND token = {nonce} + id AND at > {self._exchange.now}"
         )
         kinds = {lane: kind for kind, lane in self._lanes.of(()).items()}
@@ -166,13 +165,13 @@ class _Taking:
         statements = ["BEGIN", f"SET @tarry_now = {self._exchange.now}", "SELECT @tarry_now"]
         if self._call:
             statements.append(
-                "SELECT number, nonce, taken FROM tarry_claim "  # noqa: S608 - hex
+                "SELECT number, nonce, taken FROM tarry_claim "
                 f"WHERE holder = x'{self._name}' FOR UPDATE"
             )
         # Shared: a pause waits for the claims that are under way, and they for it.
         lanes = ", ".join(map(str, shares.order)) or "0"
         statements.append(
-            f"SELECT id FROM tarry_lane WHERE id IN ({lanes}) AND paused = 0 LOCK IN SHARE MODE"  # noqa: S608
+            f"SELECT id FROM tarry_lane WHERE id IN ({lanes}) AND paused = 0 LOCK IN SHARE MODE"
         )
         before = len(statements)
         statements += [_due(lane, shares.part, 0) for lane in shares.order]
@@ -202,7 +201,7 @@ class _Taking:
         statements = []
         if places:
             statements.append(
-                f"UPDATE tarry_task SET leased = 1, at = {expires}, token = {nonce} + id, "  # noqa: S608
+                f"UPDATE tarry_task SET leased = 1, at = {expires}, token = {nonce} + id, "
                 f"holder = x'{self._holder.encode().hex()}', attempt = attempt + 1 "
                 f"WHERE id IN ({', '.join(map(str, places))})"
             )
@@ -211,12 +210,12 @@ class _Taking:
             until = f"{NOW} + {self._lease_ms + _KEPT_MS}"
             if is_first:
                 statements.append(
-                    "INSERT INTO tarry_claim (holder, number, nonce, taken, until) VALUES "  # noqa: S608
+                    "INSERT INTO tarry_claim (holder, number, nonce, taken, until) VALUES "
                     f"(x'{self._name}', {self._call}, {nonce}, {taken}, {until})"
                 )
             else:
                 statements.append(
-                    f"UPDATE tarry_claim SET number = {self._call}, nonce = {nonce}, "  # noqa: S608
+                    f"UPDATE tarry_claim SET number = {self._call}, nonce = {nonce}, "
                     f"taken = {taken}, until = {until} WHERE holder = x'{self._name}'"
                 )
         statements.append("COMMIT")
@@ -247,7 +246,7 @@ def _select_expired(
             f"SET @tarry_now = {now_sql}",
             "SELECT @tarry_now",
             *(
-                f"SELECT {rows.LIFE} FROM tarry_task FORCE INDEX (turn) "  # noqa: S608
+                f"SELECT {rows.LIFE} FROM tarry_task FORCE INDEX (turn) "
                 f"WHERE lane = {lane} AND leased = 1 AND at <= @tarry_now "
                 f"ORDER BY at LIMIT {RECLAIM_LIMIT} FOR UPDATE SKIP LOCKED"
                 for lane in lanes
@@ -309,7 +308,7 @@ class _Shares:
 
 def _due(lane: int, count: int, offset: int) -> str:
     return (
-        f"SELECT {rows.RECORD} FROM tarry_task FORCE INDEX (turn) "  # noqa: S608 - numbers
+        f"SELECT {rows.RECORD} FROM tarry_task FORCE INDEX (turn) "
         f"WHERE lane = {lane} AND leased = 0 AND at <= @tarry_now "
         f"ORDER BY at LIMIT {count} OFFSET {offset} FOR UPDATE SKIP LOCKED"
     )
@@ -324,11 +323,11 @@ def looks(exchange: Exchange, lanes: dict[int, str]) -> list[str]:
         "(SELECT t.at FROM tarry_task t FORCE INDEX (turn) WHERE t.lane = l.id AND t.leased = {} "
         "ORDER BY t.at LIMIT 1)"
     )
-    return [
-        f"SELECT l.id, {heads.format(0)}, {heads.format(1)} "  # noqa: S608 - numbers
-        f"FROM tarry_lane l WHERE l.id IN ({', '.join(map(str, lanes))}) AND l.paused = 0",
-        time,
-    ]
+    of_lanes = (
+        f"SELECT l.id, {heads.format(0)}, {heads.format(1)} "
+        f"FROM tarry_lane l WHERE l.id IN ({', '.join(map(str, lanes))}) AND l.paused = 0"
+    )
+    return [of_lanes, time]
 
 
 def sight(results: Sequence[Result]) -> Sight:
@@ -343,5 +342,3 @@ def sight(results: Sequence[Result]) -> Sight:
 
 def _by_due(lease: Lease) -> int:
     return lease.task.due
-
-

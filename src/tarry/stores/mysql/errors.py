@@ -83,39 +83,48 @@ def translate(error: Exception, where: str) -> StoreError:
             f"what answers at {where} is no MySQL or MariaDB: it does not speak its protocol; "
             "nothing was written; look at the host and port of the store's URL"
         )
-    if code in _CREDENTIALS:
-        return StoreRefusedError(
-            f"{where} refused the user or password, or does not allow what tarry needs: {said}; "
-            "nothing was written"
-        )
-    if code == _NO_DATABASE:
-        return StoreRefusedError(
-            f"{where}: {said}; nothing was written; create the database, or name another one in "
-            "the store's URL"
-        )
-    if code == _NO_TABLE:
-        return StoreRefusedError(
-            f"{where} has no tables of tarry any more: {said}; nothing was written; "
-            "run `tarry migrate`"
-        )
-    if code in _READ_ONLY:
-        return StoreRefusedError(
-            f"{where} is read-only: {said}; nothing was written; name the primary in the "
-            "store's URL"
-        )
-    if code in _FULL:
-        return StoreFullError(
-            f"{where} has no room and refused the write: {said}; nothing was written by this call"
-        )
-    if code in LOCKED or code == DUPLICATE:
-        return StoreBusyError(
-            f"others held what the call needs at {where} for too long: {said}; nothing was written"
-        )
-    if code in _STATEMENT_TIMEOUT:
-        return StoreBusyError(
-            f"{where} ended a statement that took longer than it allows: {said}; "
-            "nothing was written"
-        )
+    for codes, kind, words in _WORDS:
+        if code in codes:
+            return kind(words.format(where=where, said=said))
     if code in _PASSING or isinstance(error, OSError | err.InterfaceError):
         return StoreUnavailableError(f"{where} did not answer: {said or type(error).__name__}")
     return StoreRefusedError(f"{where} refused the call: {said}")
+
+
+_WORDS: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
+    (
+        _CREDENTIALS,
+        StoreRefusedError,
+        "{where} refused the user or password, or what tarry needs: {said}; nothing was written",
+    ),
+    (
+        (_NO_DATABASE,),
+        StoreRefusedError,
+        "{where}: {said}; nothing was written; create it, or name another in the store's URL",
+    ),
+    (
+        (_NO_TABLE,),
+        StoreRefusedError,
+        "{where} has no tables of tarry any more: {said}; nothing was written; run `tarry migrate`",
+    ),
+    (
+        _READ_ONLY,
+        StoreRefusedError,
+        "{where} is read-only: {said}; nothing was written; name the primary in the store's URL",
+    ),
+    (
+        _FULL,
+        StoreFullError,
+        "{where} has no room and refused the write: {said}; nothing was written by this call",
+    ),
+    (
+        (*LOCKED, DUPLICATE),
+        StoreBusyError,
+        "others held what the call needs at {where} for too long: {said}; nothing was written",
+    ),
+    (
+        _STATEMENT_TIMEOUT,
+        StoreBusyError,
+        "{where} ended a statement that took longer than it allows: {said}; nothing was written",
+    ),
+)

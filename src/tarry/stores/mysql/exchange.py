@@ -148,9 +148,7 @@ class Exchange:
                 return told.answers, self._commit(link, told, codec, call)
             replies = link.run([text(statement) for statement in batch])
 
-    def _commit(
-        self, link: Link, told: Told[Any], codec: Codec, call: bytes | None
-    ) -> list[News]:
+    def _commit(self, link: Link, told: Told[Any], codec: Codec, call: bytes | None) -> list[News]:
         statements = [text(statement) for statement in told.writes]
         if call is not None:
             statements.append(remember(call, codec.write(told.answers)))
@@ -160,7 +158,7 @@ class Exchange:
             return []
         lanes = ", ".join({str(lane) for lane, _ in told.news})
         statements.append(
-            f"SELECT {_TIME}, (SELECT GROUP_CONCAT(id) FROM tarry_lane "  # noqa: S608 - numbers
+            f"SELECT {_TIME}, (SELECT GROUP_CONCAT(id) FROM tarry_lane "
             f"WHERE id IN ({lanes}) AND paused = 1)"
         )
         now, paused = link.run(statements)[-1].rows[0]
@@ -174,7 +172,7 @@ class Exchange:
         """Return the answers of a call that was made before, None if that is not what failed."""
         if call is None or code_of(error) != DUPLICATE:
             return None
-        wanted = f"SELECT answers FROM tarry_call WHERE id = x'{call.hex()}'"  # noqa: S608 - hex
+        wanted = f"SELECT answers FROM tarry_call WHERE id = x'{call.hex()}'"
         found = link.run(["ROLLBACK", wanted])[1].rows
         return found[0][0] if found else None
 
@@ -189,7 +187,7 @@ class Exchange:
             with self._links.link() as link:
                 link.run(
                     [
-                        f"DELETE FROM {table} WHERE until < {NOW} ORDER BY until LIMIT {_SWEPT}"  # noqa: S608
+                        f"DELETE FROM {table} WHERE until < {NOW} ORDER BY until LIMIT {_SWEPT}"
                         for table in ("tarry_call", "tarry_claim")
                     ]
                 )
@@ -202,6 +200,6 @@ def remember(call: bytes, answers: bytes) -> str:
     """Return the statement that keeps the answers of a call; by the server's own clock."""
     until = f"{NOW} + {REMEMBER_MS + _MARGIN_MS}"
     return (
-        f"INSERT INTO tarry_call (id, until, answers) "  # noqa: S608 - digits
+        f"INSERT INTO tarry_call (id, until, answers) "
         f"VALUES (x'{call.hex()}', {until}, x'{answers.hex()}')"
     )

@@ -22,17 +22,14 @@ class Lanes:
             missing = [kind for kind in missing if kind not in self._known]
         if missing and make:
             rows = ", ".join(f"({self._namespace}, x'{kind.encode().hex()}')" for kind in missing)
-            self._exchange.ask(
-                f"INSERT IGNORE INTO tarry_lane (namespace, kind) VALUES {rows}"  # noqa: S608 - hex
-            )
+            self._exchange.ask(f"INSERT IGNORE INTO tarry_lane (namespace, kind) VALUES {rows}")
             self.all()
         return self._known
 
     def all(self) -> dict[str, tuple[int, bool]]:
         """Return every kind of the namespace with its lane, and whether it is paused."""
         [found] = self._exchange.ask(
-            "SELECT id, kind, paused FROM tarry_lane "  # noqa: S608 - hex
-            f"WHERE namespace = {self._namespace}"
+            f"SELECT id, kind, paused FROM tarry_lane WHERE namespace = {self._namespace}"
         )
         lanes = {kind.decode(): (lane, bool(paused)) for lane, kind, paused in found.rows}
         self._known = {kind: lane for kind, (lane, _) in lanes.items()}

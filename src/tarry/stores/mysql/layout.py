@@ -115,8 +115,4 @@ def _apply(link: Link, migration: Migration, done: int) -> None:
             if code_of(error) not in _THERE:
                 raise
         finished = int(number == len(migration.statements))
-        link.run(
-            [
-                f"REPLACE INTO tarry_layout VALUES ({migration.number}, {number}, {finished})"  # noqa: S608
-            ]
-        )
+        link.run([f"REPLACE INTO tarry_layout VALUES ({migration.number}, {number}, {finished})"])

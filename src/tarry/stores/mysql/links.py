@@ -178,6 +178,9 @@ class Links:
         patience = min(place.connect_timeout, place.timeout)
         # Shorter than the wait for a reply: a lock that is not to be had must be told as such.
         lock_wait = max(1, int(place.timeout / 2))
+        options: dict[str, Any] = dict(place.tls)
+        if "ssl_ca" in options:
+            options |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
         try:
             connection: pymysql.Connection[Any] = pymysql.connect(
                 host=place.host,
@@ -188,14 +191,14 @@ class Links:
                 database=place.database,
                 charset="utf8mb4",
                 autocommit=True,
-                connect_timeout=patience,  # type: ignore[arg-type]
+                connect_timeout=patience,
                 # Until it has introduced itself: whoever says nothing is given up early.
                 read_timeout=patience,
                 write_timeout=patience,
                 client_flag=CLIENT.MULTI_STATEMENTS,
                 program_name="tarry",
                 local_infile=False,
-                **place.tls,  # type: ignore[arg-type]
+                **options,
             )
         except (pymysql.MySQLError, OSError):
             raise

@@ -35,8 +35,12 @@ class Looking:
 
     def _snapshot(self, asked: Sequence[str]) -> tuple[int, list[Result]]:
         """Read tables as they are at one moment: what changes its place is in one of them."""
-        results = self._exchange.ask(*_SNAPSHOT, f"SET @tarry_now = {self._exchange.now}",
-            "SELECT @tarry_now", *asked, "COMMIT"
+        results = self._exchange.ask(
+            *_SNAPSHOT,
+            f"SET @tarry_now = {self._exchange.now}",
+            "SELECT @tarry_now",
+            *asked,
+            "COMMIT",
         )
         return int(results[3].rows[0][0]), results[4:-1]
 
@@ -48,10 +52,13 @@ class Looking:
             if ref.kind in lanes:
                 keys.setdefault(ref.kind, []).append(literal(ref.key.encode()))
         asked = [
-            f"SELECT {columns} FROM {table} FORCE INDEX (ref) "  # noqa: S608 - hex
+            f"SELECT {columns} FROM {table} FORCE INDEX (ref) "
             f"WHERE lane = {lanes[kind]} AND `key` IN ({', '.join(those)})"
             for kind, those in keys.items()
-            for columns, table in ((rows.LIFE, "tarry_task"), (f"{rows.ENDED}, until", "tarry_ended"))
+            for columns, table in (
+                (rows.LIFE, "tarry_task"),
+                (f"{rows.ENDED}, until", "tarry_ended"),
+            )
         ]
         now, results = self._snapshot(asked)
         found: dict[TaskRef, Task] = {}
@@ -107,7 +114,7 @@ class Looking:
         examine = limit * _EXAMINE
         start = 0 if cursor is None else _numbers(cursor, 1)[0]
         asked = [
-            f"SELECT {rows.ENDED} FROM tarry_ended FORCE INDEX (state) "  # noqa: S608 - numbers
+            f"SELECT {rows.ENDED} FROM tarry_ended FORCE INDEX (state) "
             f"WHERE state = '{where.state.value}' AND lane = {lane} AND id > {start} "
             f"AND (until IS NULL OR until > {self._exchange.now}) "
             f"ORDER BY id LIMIT {examine + 1}"
@@ -126,11 +133,7 @@ class Looking:
         lanes = self._lanes.all()
         names = list(lanes if kinds is None else dict.fromkeys(kinds))
         known = [kind for kind in names if kind in lanes]
-        asked = [
-            statement
-            for kind in known
-            for statement in _counted(lanes[kind][0])
-        ]
+        asked = [statement for kind in known for statement in _counted(lanes[kind][0])]
         now, results = self._snapshot(asked)
         answer = {}
         for kind in names:
@@ -148,7 +151,7 @@ class Looking:
         lanes = {lane: kind for kind, (lane, _) in self._lanes.all().items()}
         answer = [0] * buckets
         asked = [
-            f"SELECT (GREATEST(at, @tarry_now) - @tarry_now) DIV {bucket_ms}, COUNT(*) "  # noqa: S608
+            f"SELECT (GREATEST(at, @tarry_now) - @tarry_now) DIV {bucket_ms}, COUNT(*) "
             f"FROM tarry_task FORCE INDEX (turn) WHERE lane = {lane} AND leased = 0 "
             f"AND at < @tarry_now + {bucket_ms * buckets} GROUP BY 1"
             for lane in lanes
@@ -169,9 +172,9 @@ class Looking:
         """Prove that what the orders say is what the records say."""
         lanes = ", ".join(str(lane) for lane, _ in self._lanes.all().values()) or "0"
         [astray, halves, lost] = self._exchange.ask(
-            f"SELECT COUNT(*) FROM tarry_task WHERE lane IN ({lanes}) AND leased = 0 "  # noqa: S608
+            f"SELECT COUNT(*) FROM tarry_task WHERE lane IN ({lanes}) AND leased = 0 "
             "AND (at <> due OR token IS NOT NULL OR b_due IS NOT NULL)",
-            f"SELECT COUNT(*) FROM tarry_task WHERE lane IN ({lanes}) "  # noqa: S608 - numbers
+            f"SELECT COUNT(*) FROM tarry_task WHERE lane IN ({lanes}) "
             "AND (leased NOT IN (0, 1) OR (leased = 1 AND (token IS NULL OR holder IS NULL)) "
             "OR (b_due IS NULL) <> (b_payload IS NULL))",
             "SELECT COUNT(*) FROM tarry_task t WHERE NOT EXISTS "
@@ -189,8 +192,7 @@ class Looking:
 
 def _leased(lane: int) -> str:
     return (
-        f"SELECT {rows.LIFE} FROM tarry_task FORCE INDEX (turn) "  # noqa: S608 - numbers
-        f"WHERE lane = {lane} AND leased = 1"
+        f"SELECT {rows.LIFE} FROM tarry_task FORCE INDEX (turn) WHERE lane = {lane} AND leased = 1"
     )
 
 
@@ -198,7 +200,7 @@ def _waiting(lane: int, where: Filter, start: _Place, examine: int) -> str:
     low = max(where.due_after or 0, start[0])
     high = MS_PER_YEAR_9999 + 1 if where.due_before is None else where.due_before
     return (
-        f"SELECT {rows.RECORD} FROM tarry_task FORCE INDEX (turn) "  # noqa: S608 - numbers
+        f"SELECT {rows.RECORD} FROM tarry_task FORCE INDEX (turn) "
         f"WHERE lane = {lane} AND leased = 0 AND at >= {low} AND at < {high} "
         f"AND (at > {start[0]} OR (at = {start[0]} AND id > {start[1]})) "
         f"ORDER BY at, id LIMIT {examine + 1}"
@@ -210,7 +212,7 @@ def _counted(lane: int) -> tuple[str, str, str, str]:
     return (
         f"SELECT COUNT(*) {waiting}",
         f"SELECT COUNT(*), MIN(at) {waiting} AND at <= @tarry_now",
-        f"SELECT COUNT(*) FROM tarry_ended WHERE state = 'dead' AND lane = {lane}",  # noqa: S608
+        f"SELECT COUNT(*) FROM tarry_ended WHERE state = 'dead' AND lane = {lane}",
         _leased(lane),
     )
 

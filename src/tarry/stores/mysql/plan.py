@@ -58,7 +58,7 @@ def rows_of(plan: Plan[A]) -> Generator[Statement, Rows, Told[A]]:
     while True:
         replies = []
         for statement in batch:
-            replies.append((yield statement))
+            replies.append((yield statement))  # noqa: PERF401 - a comprehension cannot yield
         try:
             batch = plan.send(replies)
         except StopIteration as end:

@@ -69,7 +69,7 @@ class Found:
         changed |= {"base": self._base, "drawn": self._drawn}
         sets = ", ".join(f"{name} = %s" for name in changed)
         return Statement(
-            f"UPDATE tarry_task SET {sets} WHERE id = %s",  # noqa: S608 - names of ours
+            f"UPDATE tarry_task SET {sets} WHERE id = %s",
             (*changed.values(), self.place),
             rows=False,
         )
@@ -82,7 +82,7 @@ def read(wanted: Iterable[Found]) -> list[Statement]:
         lanes.setdefault(found.lane, []).append(found.ref.key.encode())
     return [
         Statement(
-            f"SELECT {rows.LIFE} FROM tarry_task FORCE INDEX (ref) "  # noqa: S608 - ours
+            f"SELECT {rows.LIFE} FROM tarry_task FORCE INDEX (ref) "
             f"WHERE lane = %s AND `key` IN ({marks(len(keys))}) FOR UPDATE",
             (lane, *sorted(keys)),
         )
@@ -120,7 +120,7 @@ def writes(changed: Iterable[Found]) -> list[Statement]:
 def delete(places: Sequence[int]) -> Statement:
     """Return the statement that removes rows."""
     return Statement(
-        f"DELETE FROM tarry_task WHERE id IN ({marks(len(places))})",  # noqa: S608 - ours
+        f"DELETE FROM tarry_task WHERE id IN ({marks(len(places))})",
         sorted(places),
         rows=False,
     )
@@ -145,7 +145,7 @@ def keep(lane: int, task: Task) -> Statement | None:
 def _insert(lane: int, ref: TaskRef, life: Life) -> Statement:
     fields: dict[str, Any] = rows.columns(life)
     return Statement(
-        f"INSERT INTO tarry_task (lane, `key`, {', '.join(_INSERTED)}) "  # noqa: S608 - ours
+        f"INSERT INTO tarry_task (lane, `key`, {', '.join(_INSERTED)}) "
         f"VALUES ({marks(len(_INSERTED) + 2)})",
         (lane, ref.key.encode(), *(fields[name] for name in _INSERTED)),
         rows=False,

@@ -163,7 +163,7 @@ def columns(life: Life) -> dict[str, Any]:
     if running is None:
         if waiting is None:
             return {}
-        lease = {"leased": 0, "at": waiting.due, "token": None, "holder": None}
+        lease: dict[str, Any] = {"leased": 0, "at": waiting.due, "token": None, "holder": None}
         return record(waiting) | lease | _NO_BEHIND
     lease = {
         "leased": 1,
@@ -177,5 +177,3 @@ def columns(life: Life) -> dict[str, Any]:
         fresh = record(waiting)
         behind = {name: fresh[name.removeprefix("b_")] for name in _NO_BEHIND}
     return record(running.task) | lease | behind
-
-

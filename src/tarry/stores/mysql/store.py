@@ -109,7 +109,9 @@ class MysqlStore(Joining, Store):
         self, cancellations: Sequence[Cancellation], *, call: str = ""
     ) -> list[CancelResult]:
         """Cancel tasks."""
-        return self._each("cancel", verbs.cancel, cancellations, call, lambda _: _values(CancelResult))
+        return self._each(
+            "cancel", verbs.cancel, cancellations, call, lambda _: _values(CancelResult)
+        )
 
     def revive(self, refs: Sequence[DeadRef], *, call: str = "") -> list[ReviveResult]:
         """Make dead letters waiting tasks again."""
@@ -186,9 +188,7 @@ class MysqlStore(Joining, Store):
         self, kinds: Sequence[str], *, limit: int, lease_ms: int, holder: str, call: int = 0
     ) -> Claimed:
         """Lease due tasks; looks before it locks, and past what others have locked."""
-        return self._claiming.claim(
-            kinds, limit=limit, lease_ms=lease_ms, holder=holder, call=call
-        )
+        return self._claiming.claim(kinds, limit=limit, lease_ms=lease_ms, holder=holder, call=call)
 
     def renew(self, leases: Sequence[Lease], *, lease_ms: int) -> list[RenewResult]:
         """Let leases end *lease_ms* from now."""
@@ -198,15 +198,15 @@ class MysqlStore(Joining, Store):
         return answers
 
     def _renew(self, leases: Sequence[Lease], lease_ms: int) -> list[RenewResult]:
-        # Tokens are unique, so that a row that has one of the ids and one of the tokens has its own.
+        # Tokens are unique: a row that has one of the ids and one of the tokens has its own.
         ids = ", ".join(str(lease.place) for lease in leases)
         tokens = ", ".join(str(lease.token) for lease in leases)
         held = f"id IN ({ids}) AND token IN ({tokens})"
         results = self._exchange.ask(
             "BEGIN",
-            "SELECT token, cancelled FROM tarry_task FORCE INDEX (PRIMARY) "  # noqa: S608 - numbers
+            "SELECT token, cancelled FROM tarry_task FORCE INDEX (PRIMARY) "
             f"WHERE {held} FOR UPDATE",
-            f"UPDATE tarry_task FORCE INDEX (PRIMARY) "  # noqa: S608 - numbers
+            f"UPDATE tarry_task FORCE INDEX (PRIMARY) "
             f"SET at = {self._exchange.now} + {lease_ms} WHERE {held}",
             "COMMIT",
             reserved=True,
@@ -258,10 +258,10 @@ class MysqlStore(Joining, Store):
             gone = _GONE
             while gone == _GONE:
                 [result] = self._exchange.ask(
-                    f"DELETE FROM {table} WHERE lane IN ({lanes}) LIMIT {_GONE}"  # noqa: S608
+                    f"DELETE FROM {table} WHERE lane IN ({lanes}) LIMIT {_GONE}"
                 )
                 gone = result.count
-        self._exchange.ask(f"DELETE FROM tarry_lane WHERE id IN ({lanes})")  # noqa: S608 - numbers
+        self._exchange.ask(f"DELETE FROM tarry_lane WHERE id IN ({lanes})")
         self._lanes.forget()
 
     def close(self) -> None:

@@ -73,7 +73,7 @@ def answering(statement: Statement) -> Statement:
 def answers(lane: int, keys: Sequence[bytes]) -> Statement:
     """Return the statement that reads what an upsert did to refs of one lane."""
     return Statement(
-        f"SELECT {_ANSWER}, `key` FROM tarry_task FORCE INDEX (ref) "  # noqa: S608 - ours
+        f"SELECT {_ANSWER}, `key` FROM tarry_task FORCE INDEX (ref) "
         f"WHERE lane = %s AND `key` IN ({marks(len(keys))})",
         (lane, *keys),
     )
@@ -107,10 +107,11 @@ def _on_duplicate(group: Group, now: str) -> str:
     revision = f"IF(base = 0, id, base) * {SPAN} + drawn + 1"
     chosen, chosen_behind = _chosen(mode, wait, ""), _chosen(mode, wait, "b_")
     merges = mode in {OnConflict.EARLIEST, OnConflict.LATEST}
-    steps = [
-        f"said = CASE WHEN (leased = 1 AND at <= {now}) OR drawn >= {SPAN - 1} THEN {LATER} "
+    said = (
+        f"CASE WHEN (leased = 1 AND at <= {now}) OR drawn >= {SPAN - 1} THEN {LATER} "
         f"WHEN leased = 0 OR b_due IS NOT NULL THEN {_SAID[mode]} ELSE {CREATED} END"
-    ]
+    )
+    steps = [f"said = {said}"]
 
     def put(column: str, when: str, value: str) -> None:
         steps.append(f"{column} = IF({when}, {value}, {column})")

@@ -54,10 +54,7 @@ def parse(url: str) -> Place:
         parts = urlsplit(f"mysql://{rest}")
         credentials, _, address = parts.netloc.rpartition("@")
         host, port = _address(address)
-        database = unquote(parts.path.removeprefix("/"))
-        if not database or "/" in database or "\0" in database or parts.fragment:
-            message = "the name of the database is missing or none"
-            raise ValueError(message)
+        database = _database(parts.path)
         options = _options(parts.query)
     except ValueError as error:
         message = f"{shown_url(url)} cannot be used: {error}; write {FORMS}"
@@ -71,6 +68,14 @@ def parse(url: str) -> Place:
         password=unquote(password) or None,
         **options,
     )
+
+
+def _database(path: str) -> str:
+    name = unquote(path.removeprefix("/"))
+    if not name or "/" in name or "\0" in name:
+        message = "the name of the database is missing"
+        raise ValueError(message)
+    return name
 
 
 def _address(text: str) -> tuple[str, int]:

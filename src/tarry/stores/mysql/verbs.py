@@ -233,7 +233,7 @@ def _dead_letters(known: Mapping[TaskRef, Found]) -> list[Statement]:
         keys.setdefault(found.lane, []).append(found.ref.key.encode())
     return [
         Statement(
-            f"SELECT {rows.ENDED} FROM tarry_ended FORCE INDEX (ref) "  # noqa: S608 - ours
+            f"SELECT {rows.ENDED} FROM tarry_ended FORCE INDEX (ref) "
             f"WHERE lane = %s AND `key` IN ({marks(len(those))}) AND state = 'dead' FOR UPDATE",
             (lane, *sorted(those)),
         )
@@ -269,7 +269,7 @@ class _Letters:
             return []
         return [
             Statement(
-                f"DELETE FROM tarry_ended WHERE id IN ({marks(len(self._removed))})",  # noqa: S608
+                f"DELETE FROM tarry_ended WHERE id IN ({marks(len(self._removed))})",
                 sorted(self._removed),
                 rows=False,
             )
@@ -350,9 +350,7 @@ class _Placing:
         now = self._setting.now
         found: list[Statement] = []
         for group, places in self._groups.items():
-            items = [
-                (self._lanes[self._requests[n].ref.kind], self._requests[n]) for n in places
-            ]
+            items = [(self._lanes[self._requests[n].ref.kind], self._requests[n]) for n in places]
             statement = upsert.upsert(group, items, now)
             if self._setting.returns:
                 found.append(upsert.answering(statement))

@@ -97,7 +97,7 @@ class Wakeups:
     def _look(self) -> int | None:
         """Look at the heads; returns the soonest that is new and due soon."""
         [result] = self._exchange.ask(
-            "SELECT l.id, (SELECT t.at FROM tarry_task t FORCE INDEX (turn) "  # noqa: S608 - hex
+            "SELECT l.id, (SELECT t.at FROM tarry_task t FORCE INDEX (turn) "
             "WHERE t.lane = l.id AND t.leased = 0 ORDER BY t.at LIMIT 1), "
             f"{self._exchange.now} FROM tarry_lane l "
             f"WHERE l.namespace = {self._namespace} AND l.paused = 0"
