@@ -114,5 +114,9 @@ def _apply(link: Link, migration: Migration, done: int) -> None:
         except FAILURES as error:
             if code_of(error) not in _THERE:
                 raise
-        finished = int(number == len(migration.statements))
-        link.run([f"REPLACE INTO tarry_layout VALUES ({migration.number}, {number}, {finished})"])
+        _note(link, migration, number, finished=False)
+    _note(link, migration, len(migration.statements), finished=True)
+
+
+def _note(link: Link, migration: Migration, done: int, *, finished: bool) -> None:
+    link.run([f"REPLACE INTO tarry_layout VALUES ({migration.number}, {done}, {finished:d})"])
