@@ -220,7 +220,7 @@ class _Taking:
                 )
         statements.append("COMMIT")
         asked = looks(self._exchange, self._lanes)
-        results = link.run([*statements, *asked])
+        results = link.run([*statements, *asked], "claim")
         return sight(results[len(statements) :]).claimed(leases)
 
     def _reclaim(self, seen: Sight) -> None:

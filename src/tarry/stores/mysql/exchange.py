@@ -80,12 +80,12 @@ class Exchange:
 
     # ---- single exchanges
 
-    def ask(self, *statements: str, reserved: bool = False) -> list[Result]:
+    def ask(self, *statements: str, verb: str = "", reserved: bool = False) -> list[Result]:
         """Run statements in one exchange, each by itself or with a BEGIN and COMMIT among them."""
 
         def once() -> list[Result]:
             with self._links.link(reserved=reserved) as link:
-                return link.run(statements)
+                return link.run(statements, verb)
 
         return self.patiently(once)
 
@@ -110,14 +110,14 @@ class Exchange:
     # ---- plans
 
     def run(
-        self, make: Callable[[Setting], Plan[A]], codec: Codec, call: bytes | None
+        self, verb: str, make: Callable[[Setting], Plan[A]], codec: Codec, call: bytes | None
     ) -> tuple[list[A], list[News]]:
         """Run a plan in a transaction; returns its answers and what became claimable."""
 
         def once() -> tuple[list[A], list[News]]:
             with self._links.link() as link:
                 try:
-                    return self._transact(link, make, codec, call)
+                    return self._transact(link, verb, make, codec, call)
                 except pymysql.IntegrityError as error:
                     known = self._recall(link, error, call)
                     if known is None:
@@ -132,6 +132,7 @@ class Exchange:
     def _transact(
         self,
         link: Link,
+        verb: str,
         make: Callable[[Setting], Plan[A]],
         codec: Codec,
         call: bytes | None,
@@ -145,23 +146,25 @@ class Exchange:
                 batch = plan.send([reply.rows for reply in replies])
             except StopIteration as end:
                 told: Told[A] = end.value
-                return told.answers, self._commit(link, told, codec, call)
+                return told.answers, self._commit(link, verb, told, codec, call)
             replies = link.run([text(statement) for statement in batch])
 
-    def _commit(self, link: Link, told: Told[Any], codec: Codec, call: bytes | None) -> list[News]:
+    def _commit(
+        self, link: Link, verb: str, told: Told[Any], codec: Codec, call: bytes | None
+    ) -> list[News]:
         statements = [text(statement) for statement in told.writes]
         if call is not None:
             statements.append(remember(call, codec.write(told.answers)))
         statements.append("COMMIT")
         if not told.news:
-            link.run(statements)
+            link.run(statements, verb)
             return []
         lanes = ", ".join({str(lane) for lane, _ in told.news})
         statements.append(
             f"SELECT {_TIME}, (SELECT GROUP_CONCAT(id) FROM tarry_lane "
             f"WHERE id IN ({lanes}) AND paused = 1)"
         )
-        now, paused = link.run(statements)[-1].rows[0]
+        now, paused = link.run(statements, verb)[-1].rows[0]
         resting = {int(word) for word in str(paused).split(",")} if paused else set()
         soon = int(now) + WAKE_MS
         return [(lane, due) for lane, due in told.news if due <= soon and lane not in resting]

@@ -25,7 +25,7 @@ _SESSION = (
     "innodb_lock_wait_timeout = {lock_wait}, {idle}"
 )
 # Who vanished without a goodbye must not keep its locks for long.
-_IDLE_MARIADB = "wait_timeout = 600, idle_transaction_timeout = 5"
+_IDLE_MARIADB = "wait_timeout = 600, idle_transaction_timeout = {patience}"
 _IDLE_MYSQL = "wait_timeout = 20"
 
 
@@ -57,10 +57,14 @@ class Link:
         """Whether it is MariaDB, which answers with rows where MySQL must be asked again."""
         return "mariadb" in self.version.lower()
 
-    def run(self, statements: Sequence[str]) -> list[Result]:
-        """Send statements in one go; raises where one fails, and those behind it did nothing."""
+    def run(self, statements: Sequence[str], verb: str = "") -> list[Result]:
+        """Send statements in one go; raises where one fails, and those behind it did nothing.
+
+        *verb* is what they are for: whoever looks at the server's list of processes sees it.
+        """
         cursor = self._cursor
-        cursor.execute("; ".join(statements))
+        text = "; ".join(statements)
+        cursor.execute(f"/* tarry {verb} */ {text}" if verb else text)
         results = []
         while True:
             rows = () if cursor.description is None else cursor.fetchall()
@@ -207,6 +211,7 @@ class Links:
         link = Link(connection)
         try:
             idle = _IDLE_MARIADB if link.is_mariadb else _IDLE_MYSQL
+            idle = idle.format(patience=max(1, int(place.timeout)))
             link.run([_SESSION.format(lock_wait=lock_wait, idle=idle)])
         except BaseException:
             link.close()

@@ -33,7 +33,7 @@ class Looking:
         self._exchange = exchange
         self._lanes = lanes
 
-    def _snapshot(self, asked: Sequence[str]) -> tuple[int, list[Result]]:
+    def _snapshot(self, verb: str, asked: Sequence[str]) -> tuple[int, list[Result]]:
         """Read tables as they are at one moment: what changes its place is in one of them."""
         results = self._exchange.ask(
             *_SNAPSHOT,
@@ -41,6 +41,7 @@ class Looking:
             "SELECT @tarry_now",
             *asked,
             "COMMIT",
+            verb=verb,
         )
         return int(results[3].rows[0][0]), results[4:-1]
 
@@ -60,7 +61,7 @@ class Looking:
                 (f"{rows.ENDED}, until", "tarry_ended"),
             )
         ]
-        now, results = self._snapshot(asked)
+        now, results = self._snapshot("get", asked)
         found: dict[TaskRef, Task] = {}
         for number, kind in enumerate(keys):
             live, ended = results[2 * number].rows, results[2 * number + 1].rows
@@ -95,7 +96,7 @@ class Looking:
         asked = [_leased(lane) for lane in lanes]
         if where.state is not TaskState.LEASED:
             asked += [_waiting(lane, where, start, examine) for lane in lanes]
-        now, results = self._snapshot(asked)
+        now, results = self._snapshot("scan", asked)
         streams: list[Iterator[tuple[_Place, Task]]] = []
         for number, kind in enumerate(lanes.values()):
             leased = _slots(kind, results[number].rows, now)
@@ -134,7 +135,7 @@ class Looking:
         names = list(lanes if kinds is None else dict.fromkeys(kinds))
         known = [kind for kind in names if kind in lanes]
         asked = [statement for kind in known for statement in _counted(lanes[kind][0])]
-        now, results = self._snapshot(asked)
+        now, results = self._snapshot("counts", asked)
         answer = {}
         for kind in names:
             counts = Counts()
@@ -157,7 +158,7 @@ class Looking:
             for lane in lanes
         ]
         asked += [_leased(lane) for lane in lanes]
-        now, results = self._snapshot(asked)
+        now, results = self._snapshot("forecast", asked)
         for result in results[: len(lanes)]:
             for place, count in result.rows:
                 answer[int(place)] += count

@@ -148,7 +148,7 @@ class MysqlStore(Joining, Store):
         lane = self._lanes.of([kind], make=True)[kind]
         name = self._exchange.name("pause", call) if call else None
         [before], _ = self._exchange.run(
-            lambda setting: verbs.pause(lane, setting, paused=paused), _values(bool), name
+            "pause", lambda setting: verbs.pause(lane, setting, paused=paused), _values(bool), name
         )
         if not paused:
             seen = sight(self._exchange.ask(*looks(self._exchange, {lane: kind})))
@@ -174,6 +174,7 @@ class MysqlStore(Joining, Store):
             # Each step is a call of its own, and a repeat finds each of them.
             name = self._exchange.name(verb, call, str(start)) if call else None
             told, news = self._exchange.run(
+                verb,
                 partial(make, step, lanes),
                 codec(step),
                 name,
@@ -209,6 +210,7 @@ class MysqlStore(Joining, Store):
             f"UPDATE tarry_task FORCE INDEX (PRIMARY) "
             f"SET at = {self._exchange.now} + {lease_ms} WHERE {held}",
             "COMMIT",
+            verb="renew",
             reserved=True,
         )
         found = dict(results[1].rows)

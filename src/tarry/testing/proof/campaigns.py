@@ -143,11 +143,15 @@ def stalls(first: int, count: int, url: str) -> Tally:
         return murder.stalls(first, count, url=own)
 
 
-def server_kills(first: int, count: int, _url: str) -> Tally:
-    """Kill a server of our own under real producers and workers."""
+def server_kills(first: int, count: int, url: str) -> Tally:
+    """Kill a server of our own, of the kind that *url* names, under producers and workers."""
     from tarry.testing.proof import kills as murder  # noqa: PLC0415 - see above
 
-    return murder.server_kills(first, count)
+    return murder.server_kills(first, count, medium="mysql" if _is_mysql(url) else "redis")
+
+
+def _is_mysql(url: str) -> bool:
+    return url.partition(":")[0] in {"mysql", "mariadb"}
 
 
 def power_cuts(first: int, count: int, url: str) -> Tally:
@@ -190,8 +194,10 @@ def _needs_processes(url: str) -> str:
 
 
 def _needs_server(url: str) -> str:
-    from tarry.testing.proof import redis_server  # noqa: PLC0415 - see above
+    from tarry.testing.proof import mysql_server, redis_server  # noqa: PLC0415 - see above
 
+    if _is_mysql(url):
+        return mysql_server.unavailable()
     if url != _OWN_SERVER:
         return "it kills a Redis that it starts itself, and no other: leave --store out"
     return redis_server.unavailable()
@@ -276,7 +282,8 @@ CAMPAIGNS = (
     Campaign(
         "server-kills",
         "server kills",
-        "a Redis of its own, killed (SIGKILL) under real producers and workers, and started again",
+        "a Redis of its own (with a store on MySQL a MariaDB), killed (SIGKILL) under real "
+        "producers and workers, and started again",
         f"{_HERE}:server_kills",
         _needs_server,
         _OWN_SERVER,

@@ -7,9 +7,10 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 from tarry.clock import SYSTEM, nap
 from tarry.errors import StoreError, StoreUnavailableError, UnsupportedError
@@ -27,6 +28,7 @@ from tarry.testing.ledger import (
     Started,
     check,
 )
+from tarry.testing.proof.mysql_server import MysqlServer
 from tarry.testing.proof.nursery import Child, Nursery
 from tarry.testing.proof.place import leave, lodge
 from tarry.testing.proof.redis_server import RedisServer
@@ -79,8 +81,47 @@ def stalls(seed: int, count: int, *, url: str, progress: Progress = _silent) -> 
         return field.end(count)
 
 
+class Server(Protocol):
+    """A server of a campaign's own."""
+
+    url: str
+
+    def start(self) -> None:
+        """Start it again after a kill."""
+
+    def kill(self) -> None:
+        """End it without a warning."""
+
+    def close(self) -> None:
+        """End it for good."""
+
+
+@contextmanager
+def _redis(*, keeps: bool) -> Iterator[Server]:
+    with (
+        tempfile.TemporaryDirectory(prefix="redis-") as folder,
+        closing(RedisServer(Path(folder), keeps=keeps)) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def _mysql(*, keeps: bool) -> Iterator[Server]:
+    with closing(MysqlServer(keeps=keeps)) as server:
+        yield server
+
+
+SERVERS = {"redis": _redis, "mysql": _mysql}
+"""Servers that can be started to be killed."""
+
+
 def server_kills(
-    seed: int, count: int, *, progress: Progress = _silent, keeps: bool = True
+    seed: int,
+    count: int,
+    *,
+    medium: str = "redis",
+    progress: Progress = _silent,
+    keeps: bool = True,
 ) -> Tally:
     """Kill a server under its producers and workers *count* times, start it again, and judge.
 
@@ -88,8 +129,7 @@ def server_kills(
     this campaign's negative control.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="redis-") as folder,
-        closing(RedisServer(Path(folder), keeps=keeps)) as server,
+        SERVERS[medium](keeps=keeps) as server,
         closing(_Field(seed, server.url, "server-kills", rough=True)) as field,
     ):
         field.crash(server, count, progress)
@@ -172,7 +212,7 @@ class _Field:
             left -= len(stalled)
             progress(len(stalled))
 
-    def crash(self, server: RedisServer, count: int, progress: Progress) -> None:
+    def crash(self, server: Server, count: int, progress: Progress) -> None:
         """Kill the server at one instant after the other; whoever uses it goes on by itself."""
         self._workers = [self._worker() for _ in range(_WORKERS)]
         self._producers = [self._producer() for _ in range(_PRODUCERS)]

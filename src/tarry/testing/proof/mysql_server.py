@@ -70,6 +70,8 @@ def _template() -> Path:
             _found(_INSTALL) or _INSTALL,
             "--no-defaults",
             f"--datadir={folder / 'data'}",
+            # Not the one of all: a server that starts removes what it takes for leftovers there.
+            f"--tmpdir={folder}",
             *auth,
             *_LEAN,
             *_SMALL,
@@ -123,6 +125,7 @@ class Files:
             _found(_PROGRAM) or _PROGRAM,
             "--no-defaults",
             f"--datadir={self.folder / 'data'}",
+            f"--tmpdir={self.folder}",
             f"--socket={self.folder / 's'}",
             f"--pid-file={self.folder / 'pid'}",
             f"--log-error={self.log}",
