@@ -10,12 +10,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.network.servers import HOST, UNSYNCED, Server, redis
+from tests.network.servers import HOST, UNSYNCED, Server, mariadb, redis
 
 from tarry.clock import Clock
+from tarry.stores.mysql.store import MysqlStore
+from tarry.stores.mysql.url import parse as parse_mysql
 from tarry.stores.redis.store import RedisStore
 from tarry.stores.redis.url import parse
 from tarry.stores.store import Store
+from tarry.testing.proof.mysql_server import url as url_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -59,9 +62,45 @@ def on_redis(redis_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         store.close()
 
 
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[Server]:
+    with mariadb() as server:
+        yield server
+
+
+@pytest.fixture
+def on_mysql(mysql_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let apps use a real MariaDB, whatever store they name; virtual time runs there, too."""
+    opened: list[MysqlStore] = []
+    place = parse_mysql(url_of(mysql_server.port))
+    run = next(_NUMBERS)
+
+    def connect(_url: str, *, namespace: str, clock: Clock | None) -> Store:
+        opened.append(MysqlStore(place, namespace=f"{namespace}.{run}", clock=clock))
+        return opened[-1]
+
+    class InVirtualTime(MysqlStore):
+        def __init__(self, *, namespace: str, clock: Clock, rng: object) -> None:
+            del rng
+            super().__init__(place, namespace=f"{namespace}.{next(_NUMBERS)}", clock=clock)
+            opened.append(self)
+
+        def next_due(self, kinds: Sequence[str]) -> int | None:
+            return self.claim(kinds, limit=0, lease_ms=1, holder="virtual").next_due
+
+    import_module(VIRTUAL)
+    monkeypatch.setattr(sys.modules[VIRTUAL], "MemoryStore", InVirtualTime)
+    monkeypatch.setattr("tarry.app.connect", connect)
+    yield
+    assert opened, "the story was told elsewhere"
+    for store in opened:
+        store.close()
+
+
 def anywhere() -> list[Any]:
     """Return the media as parameters."""
-    return ["memory", pytest.param("redis", marks=pytest.mark.medium("redis"))]
+    servers = ("redis", "mysql")
+    return ["memory", *(pytest.param(name, marks=pytest.mark.medium(name)) for name in servers)]
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ Load = Callable[[str], ModuleType]
 
 @pytest.fixture(autouse=True, params=anywhere())
 def _medium(request: pytest.FixtureRequest) -> None:
-    if request.param == "redis":
-        request.getfixturevalue("on_redis")
+    if request.param != "memory":
+        request.getfixturevalue(f"on_{request.param}")
 
 
 def ms(moment: datetime) -> int:

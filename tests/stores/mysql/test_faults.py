@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pymysql
@@ -12,7 +12,8 @@ import pytest
 from tests.network.servers import HOST, Server, mariadb, reserved, until
 from tests.stores.mysql.conftest import MakeStore, new_namespace, plain
 
-from tarry.answers import CancelResult, ScheduleStatus
+from tarry.answers import CancelResult, ScheduleStatus, SettleResult
+from tarry.attempt import DONE, RELEASE
 from tarry.due import In
 from tarry.errors import (
     SchemaVersionError,
@@ -21,7 +22,8 @@ from tarry.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from tarry.request import Cancellation, Move, Request
+from tarry.lease import Lease
+from tarry.request import Cancellation, Move, Request, Settlement
 from tarry.stores.connect import connect
 from tarry.stores.mysql import layout
 from tarry.stores.mysql.rows import SPAN
@@ -32,7 +34,6 @@ pytestmark = pytest.mark.medium("mysql")
 
 KIND = "order.cancel"
 REF = TaskRef(KIND, "42")
-Operator = "pymysql.Connection[Any]"
 
 
 def say(operator: Any, *statements: str) -> list[Any]:
@@ -250,11 +251,8 @@ def test_killed_connections_cost_an_error_and_heal(make_store: MakeStore, operat
     mine = say(operator, "SELECT CONNECTION_ID()")[0][0]
     for (number,) in say(operator, "SELECT id FROM information_schema.processlist"):
         if number != mine:
-            with pytest.MonkeyPatch.context(), closing(operator.cursor()) as cursor:
-                try:
-                    cursor.execute(f"KILL {number}")
-                except pymysql.MySQLError:
-                    continue
+            with closing(operator.cursor()) as cursor, suppress(pymysql.MySQLError):
+                cursor.execute(f"KILL {number}")
 
     def heals() -> bool:
         try:
@@ -343,3 +341,44 @@ def test_what_is_remembered_is_forgotten_in_small_steps(
 
     [[old]] = say(operator, "SELECT COUNT(*) FROM tarry_call WHERE until = 1")
     assert old == 0
+
+
+# ---- claims of many
+
+
+def test_claims_that_go_on_take_everything_once_and_find_what_came_back(
+    make_store: MakeStore,
+) -> None:
+    store = make_store()
+    store.schedule([Request(TaskRef(KIND, f"{n:03d}"), In(0)) for n in range(450)])
+
+    def claim(call: int) -> list[Lease]:
+        claimed = store.claim([KIND], limit=100, lease_ms=60_000, holder="w", call=call)
+        return claimed.leases
+
+    first = claim(1)
+    assert store.settle([Settlement(first[0], RELEASE)]) == [SettleResult.SETTLED]
+    rest = [lease for call in range(2, 8) for lease in claim(call)]
+
+    assert len({lease.ref for lease in [*first, *rest]}) == 450
+    assert len(rest) == 351
+    assert [lease.token for lease in claim(7)] == [lease.token for lease in rest[400:]]
+    assert all(store.settle([Settlement(lease, DONE) for lease in [*first[1:], *rest]]))
+    assert store.check() == []
+
+
+def test_an_even_part_of_a_claim_goes_to_each_kind_also_when_it_goes_on(
+    make_store: MakeStore,
+) -> None:
+    store = make_store()
+    kinds = ["a", "b"]
+    store.schedule([Request(TaskRef("a", str(n)), In(0)) for n in range(300)])
+    store.schedule([Request(TaskRef("b", str(n)), In(0)) for n in range(150)])
+
+    taken = [
+        store.claim(kinds, limit=100, lease_ms=60_000, holder="w", call=call).leases
+        for call in range(1, 7)
+    ]
+
+    assert [len(leases) for leases in taken] == [100, 100, 100, 100, 50, 0]
+    assert [sum(lease.ref.kind == "b" for lease in leases) for leases in taken[:3]] == [50] * 3

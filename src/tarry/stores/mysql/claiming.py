@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from tarry import life as lives
+from tarry.clock import SYSTEM
 from tarry.lease import Lease
 from tarry.stores.joining import Rows
 from tarry.stores.mysql import record, rows
@@ -20,6 +21,10 @@ from tarry.task import TaskRef
 
 _MOST = 1_000
 _HOLDERS = 1_000
+_MANY = 50
+"""A claim that takes so many, and all it asked for, goes on where the one before it ended."""
+_HASTE_NS = 100_000_000
+"""For so long; then it looks from the beginning again, for what came in between."""
 _KEPT_MS = 60_000
 """A claim is remembered for as long as its leases last, and for so much longer."""
 _json = msgspec.json.Encoder().encode
@@ -44,6 +49,26 @@ class Sight(NamedTuple):
         return Claimed(leases, self.now, self.now_us % 1_000, min(sights, default=None))
 
 
+class _Mark:
+    """How far claims of some lanes have come while there is more than they can take.
+
+    Entries that were taken lie at the head of the index until the server has swept them away: a
+    claim that began there each time would read them all again.
+    """
+
+    def __init__(self) -> None:
+        self.dues: dict[int, int] = {}
+        self._since = SYSTEM.elapsed()
+
+    def is_fresh(self) -> bool:
+        """Say whether a claim may go on from here."""
+        return SYSTEM.elapsed() - self._since < _HASTE_NS
+
+    def move(self, lane: int, due: int) -> None:
+        """Go on behind *due* in a lane."""
+        self.dues[lane] = max(due, self.dues.get(lane, 0))
+
+
 class Claiming:
     """The claims of this process."""
 
@@ -54,6 +79,7 @@ class Claiming:
         self._turn = 0
         self._newest: dict[str, tuple[int, bool]] = {}
         """Of each holder its newest claim, and whether that was answered."""
+        self._marks: dict[tuple[int, ...], _Mark] = {}
 
     def claim(
         self, kinds: Sequence[str], *, limit: int, lease_ms: int, holder: str, call: int
@@ -121,6 +147,36 @@ class _Taking:
         self._name = self._exchange.name("claim", holder).hex() if call else ""
 
     def take(self, *, doubtful: bool) -> Claimed:
+        """Go on where the claim before ended, if there was more; else begin anew."""
+        marks, key = self._claiming._marks, tuple(self._lanes)  # noqa: SLF001
+        mark = marks.pop(key, None)
+        if mark is not None and mark.is_fresh() and not doubtful and self._limit >= _MANY:
+            claimed = self._go_on(mark)
+            if claimed is not None:
+                marks[key] = mark
+                return claimed
+        claimed = self._begin(doubtful=doubtful)
+        if len(claimed.leases) == self._limit >= _MANY:
+            mark = _Mark()
+            self._note(mark, claimed.leases)
+            marks[key] = mark
+        return claimed
+
+    def _note(self, mark: _Mark, leases: Sequence[Lease]) -> None:
+        lanes = {kind: lane for lane, kind in self._lanes.items()}
+        for lease in leases:
+            mark.move(lanes[lease.ref.kind], lease.task.due)
+
+    def _go_on(self, mark: _Mark) -> Claimed | None:
+        """Take more from where *mark* stands; None, and nothing taken, if that is not all."""
+        known, claimed = self._exchange.patiently(lambda: self._attempt([*mark.dues], mark=mark))
+        if claimed is None and known:
+            return self._look().claimed(self._claiming.held(known, self._call))
+        if claimed is not None:
+            self._note(mark, claimed.leases)
+        return claimed
+
+    def _begin(self, *, doubtful: bool) -> Claimed:
         """Look, end what has expired, take what is due, and look again.
 
         *doubtful*: a try before may have taken something, or may be about to. That one holds the
@@ -141,14 +197,24 @@ class _Taking:
     def _look(self) -> Sight:
         return sight(self._exchange.ask(*looks(self._exchange, self._lanes)))
 
-    def _attempt(self, due: Sequence[int], *, doubtful: bool) -> tuple[Rows, Claimed | None]:
-        """Take what is due; None where this claim was made before: its row is returned."""
+    def _attempt(
+        self, due: Sequence[int], *, doubtful: bool = False, mark: _Mark | None = None
+    ) -> tuple[Rows, Claimed | None]:
+        """Take what is due; None where this claim was made before: its row is returned.
+
+        With a *mark* only what is behind it, and None also if that is less than was asked for.
+        """
         with self._exchange.link() as link:
             shares = _Shares(due, self._limit, self._next_turn())
-            found, now, known = self._select(link, shares)
+            found, now, known = self._select(link, shares, mark)
             if self._call and known and known[0][0] >= self._call:
                 link.run(["ROLLBACK"])
                 return known, None
+            if mark is not None:
+                if len(found) < self._limit:
+                    link.run(["ROLLBACK"])
+                    return (), None
+                return (), self._write(link, found, now, is_first=not known, hasty=True)
             if found or doubtful:
                 return known, self._write(link, found, now, is_first=not known)
             results = link.run(["ROLLBACK", *looks(self._exchange, self._lanes)])
@@ -159,7 +225,7 @@ class _Taking:
         return self._claiming._turn  # noqa: SLF001
 
     def _select(
-        self, link: Link, shares: "_Shares"
+        self, link: Link, shares: "_Shares", mark: _Mark | None
     ) -> tuple[list[tuple[str, rows.Row]], int, Rows]:
         """Lock what is to be taken; returns kinds and rows, the time, and the newest claim."""
         statements = ["BEGIN", f"SET @tarry_now = {self._exchange.now}", "SELECT @tarry_now"]
@@ -174,7 +240,8 @@ class _Taking:
             f"SELECT id FROM tarry_lane WHERE id IN ({lanes}) AND paused = 0 LOCK IN SHARE MODE"
         )
         before = len(statements)
-        statements += [_due(lane, shares.part, 0) for lane in shares.order]
+        lows = {} if mark is None else mark.dues
+        statements += [_due(lane, shares.part, 0, lows.get(lane)) for lane in shares.order]
         results = link.run(statements)
         now = int(results[2].rows[0][0])
         known: Rows = results[3].rows if self._call else ()
@@ -184,14 +251,20 @@ class _Taking:
         more = shares.more()
         if more:
             rest = shares.rest()
-            results = link.run([_due(lane, rest, shares.part) for lane in more])
+            results = link.run([_due(lane, rest, shares.part, lows.get(lane)) for lane in more])
             for lane, result in zip(more, results, strict=True):
                 shares.add_more(lane, result.rows)
             shares.fill()
         return [(self._lanes[lane], row) for lane, row in shares.chosen], now, known
 
     def _write(
-        self, link: Link, found: Sequence[tuple[str, rows.Row]], now: int, *, is_first: bool
+        self,
+        link: Link,
+        found: Sequence[tuple[str, rows.Row]],
+        now: int,
+        *,
+        is_first: bool,
+        hasty: bool = False,
     ) -> Claimed:
         nonce = self._claiming._random.getrandbits(61)  # noqa: SLF001
         expires = now + self._lease_ms
@@ -219,6 +292,11 @@ class _Taking:
                     f"taken = {taken}, until = {until} WHERE holder = x'{self._name}'"
                 )
         statements.append("COMMIT")
+        if hasty:
+            # There was as much as was asked for: there may be more, and it is due.
+            [time] = link.run([*statements, f"SELECT {self._exchange.now_us}"], "claim")[-1:]
+            now_us = int(time.rows[0][0])
+            return Claimed(leases, now_us // 1_000, now_us % 1_000, now_us // 1_000)
         asked = looks(self._exchange, self._lanes)
         results = link.run([*statements, *asked], "claim")
         return sight(results[len(statements) :]).claimed(leases)
@@ -306,10 +384,11 @@ class _Shares:
         self.chosen += self._more[: self.rest()]
 
 
-def _due(lane: int, count: int, offset: int) -> str:
+def _due(lane: int, count: int, offset: int, low: int | None) -> str:
+    begin = "" if low is None else f"AND at >= {low} "
     return (
         f"SELECT {rows.RECORD} FROM tarry_task FORCE INDEX (turn) "
-        f"WHERE lane = {lane} AND leased = 0 AND at <= @tarry_now "
+        f"WHERE lane = {lane} AND leased = 0 {begin}AND at <= @tarry_now "
         f"ORDER BY at LIMIT {count} OFFSET {offset} FOR UPDATE SKIP LOCKED"
     )
 

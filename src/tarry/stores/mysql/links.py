@@ -21,7 +21,8 @@ _FRESH_NS = 1_000_000_000
 """A connection that idled longer is looked at before it is used: its server may have hung up."""
 _SESSION = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; "
-    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', "
+    "SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
+    "time_zone = '+00:00', "
     "innodb_lock_wait_timeout = {lock_wait}, {idle}"
 )
 # Who vanished without a goodbye must not keep its locks for long.
@@ -194,7 +195,8 @@ class Links:
                 password=place.password or "",
                 database=place.database,
                 charset="utf8mb4",
-                autocommit=True,
+                # Said below, with the rest of what a session needs.
+                autocommit=None,
                 connect_timeout=patience,
                 # Until it has introduced itself: whoever says nothing is given up early.
                 read_timeout=patience,

@@ -16,9 +16,16 @@ Row = Sequence[Any]
 SPAN = 4_096
 """So many revisions a row can draw from one base: see the migration."""
 
+_TEXTS = (
+    "IF(rule = '' AND reason = '' AND headers = '', NULL, "
+    "CONCAT(LENGTH(rule), ',', LENGTH(reason), ',', rule, reason, headers))"
+)
+"""Most tasks have none of these: one column that is empty, instead of three."""
+
 RECORD = (
     f"CONCAT_WS(',', id, due, IF(revision = 0, id * {SPAN}, revision), created, attempt, snoozes, "
-    "lost, nominal, declared, cancelled, keep_ms), `key`, rule, reason, headers, payload"
+    "lost, nominal, declared, cancelled, keep_ms), `key`, "
+    f"{_TEXTS}, payload"
 )
 """The columns of a record that waits, or runs with nothing behind it."""
 
@@ -31,17 +38,18 @@ LIFE = (
 
 ENDED = (
     "CONCAT_WS(',', id, due, revision, created, attempt, snoozes, lost, nominal, declared, "
-    "cancelled, keep_ms), `key`, rule, reason, headers, payload, state, at"
+    f"cancelled, keep_ms), `key`, {_TEXTS}, payload, state, at"
 )
 """The columns of what has ended."""
 
-_REST = 6
+_REST = 4
 """Where the columns behind those of a record begin."""
 
 
 def task(kind: str, row: Row, state: TaskState = TaskState.SCHEDULED, ended: int = 0) -> Task:
     """Return the task in a row that starts with the columns of a record."""
     numbers = [int(number) for number in row[0].split(",")]
+    rule, reason, headers = _texts(row[2])
     return Task(
         ref=TaskRef(kind, row[1].decode()),
         due=numbers[1],
@@ -54,13 +62,21 @@ def task(kind: str, row: Row, state: TaskState = TaskState.SCHEDULED, ended: int
         declared=numbers[8] == 1,
         cancelled=numbers[9] == 1,
         keep_ms=numbers[10],
-        rule=row[2].decode(),
-        reason=row[3].decode(),
-        headers=row[4],
-        payload=row[5],
+        rule=rule,
+        reason=reason,
+        headers=headers,
+        payload=row[3],
         state=state,
         ended=ended,
     )
+
+
+def _texts(packed: bytes | None) -> tuple[str, str, bytes]:
+    if packed is None:
+        return "", "", b""
+    first, second, rest = packed.split(b",", 2)
+    end = int(first) + int(second)
+    return rest[: int(first)].decode(), rest[int(first) : end].decode(), rest[end:]
 
 
 def place(row: Row) -> int:
@@ -71,6 +87,7 @@ def place(row: Row) -> int:
 def claimed(kind: str, row: Row, nonce: int, holder: str, expires: int) -> Lease:
     """Return the lease on the waiting record in *row*, which is claimed by it."""
     numbers = [int(number) for number in row[0].split(",")]
+    rule, reason, headers = _texts(row[2])
     return Lease(
         task=Task(
             ref=TaskRef(kind, row[1].decode()),
@@ -84,10 +101,10 @@ def claimed(kind: str, row: Row, nonce: int, holder: str, expires: int) -> Lease
             declared=numbers[8] == 1,
             cancelled=numbers[9] == 1,
             keep_ms=numbers[10],
-            rule=row[2].decode(),
-            reason=row[3].decode(),
-            headers=row[4],
-            payload=row[5],
+            rule=rule,
+            reason=reason,
+            headers=headers,
+            payload=row[3],
             state=TaskState.LEASED,
         ),
         token=nonce + numbers[0],

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
@@ -20,7 +21,14 @@ _PROGRAM = "mariadbd"
 _INSTALL = "mariadb-install-db"
 _PATIENCE_NS = 30_000_000_000
 _TICK = 0.005
-_SMALL = ("--innodb-log-file-size=8M", "--innodb-buffer-pool-size=64M")
+_SMALL = (
+    "--innodb-log-file-size=8M",
+    "--innodb-buffer-pool-size=64M",
+    "--innodb-buffer-pool-dump-at-shutdown=OFF",
+    "--innodb-buffer-pool-load-at-startup=OFF",
+    "--aria-pagecache-buffer-size=8M",
+    "--key-buffer-size=1M",
+)
 _LEAN = ("--skip-log-bin", "--skip-name-resolve", "--performance-schema=OFF", "--skip-ssl")
 DATABASE = "tarry"
 SYNCED = ("--innodb-flush-log-at-trx-commit=1",)
@@ -150,14 +158,14 @@ def url(port: int) -> str:
 class MysqlServer:
     """A MariaDB with files of its own: every commit is synced, or with *keeps* false none."""
 
-    def __init__(self, *, keeps: bool = True) -> None:
+    def __init__(self, *, keeps: bool = True, options: Sequence[str] = ()) -> None:
         # Nobody else can listen there while this socket is bound, and it never listens itself.
         self._place = socket.socket()
         self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._place.bind((_HOST, 0))
         self.port: int = self._place.getsockname()[1]
         self.url = url(self.port)
-        self._files = Files(*(SYNCED if keeps else _FORGETFUL))
+        self._files = Files(*(SYNCED if keeps else _FORGETFUL), *options)
         self.start()
 
     def start(self) -> None:
