@@ -33,8 +33,11 @@ def mysql_server() -> Iterator[Server]:
 def url(mysql_server: Server) -> Iterator[str]:
     """A database of its own."""
     name = f"shop{next(_NUMBERS)}"
-    options = {"host": HOST, "port": mysql_server.port, "user": "root"}
-    with closing(pymysql.connect(**options)) as operator, operator.cursor() as cursor:
+    port = mysql_server.port
+    with (
+        closing(pymysql.connect(host=HOST, port=port, user="root")) as operator,
+        operator.cursor() as cursor,
+    ):
         cursor.execute(f"CREATE DATABASE {name}")
         yield f"mysql://root@{HOST}:{mysql_server.port}/{name}"
         cursor.execute(f"DROP DATABASE {name}")

@@ -27,6 +27,7 @@ from tarry.request import Cancellation, Move, Request, Settlement
 from tarry.stores.connect import connect
 from tarry.stores.mysql import layout
 from tarry.stores.mysql.rows import SPAN
+from tarry.stores.sql.migrate import Migration, load
 from tarry.task import TaskRef
 from tarry.testing.proof.mysql_server import DATABASE, url
 
@@ -126,10 +127,10 @@ def test_an_interrupted_migration_is_taken_up(
 ) -> None:
     """It is cut off after each of its statements, before that was noted."""
     address = f"mysql://root@{HOST}:{server.port}/{empty}"
-    whole = layout.load(layout.MIGRATIONS)
+    whole = load(layout.MIGRATIONS)
     [first] = whole
     done = min(done, len(first.statements) - 1)
-    broken = layout.Migration(1, "first", (*first.statements[: done + 1], "SELECT * FROM no_table"))
+    broken = Migration(1, "first", (*first.statements[: done + 1], "SELECT * FROM no_table"))
     monkeypatch.setattr(layout, "load", lambda _: [broken])
     with pytest.raises(StoreRefusedError):
         connect(address)
