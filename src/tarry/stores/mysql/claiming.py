@@ -23,7 +23,7 @@ _MOST = 1_000
 _HOLDERS = 1_000
 _MANY = 50
 """A claim that takes so many, and all it asked for, goes on where the one before it ended."""
-_HASTE_NS = 100_000_000
+_HASTE_NS = 250_000_000
 """For so long; then it looks from the beginning again, for what came in between."""
 _KEPT_MS = 60_000
 """A claim is remembered for as long as its leases last, and for so much longer."""
@@ -57,16 +57,17 @@ class _Mark:
     """
 
     def __init__(self) -> None:
-        self.dues: dict[int, int] = {}
+        self.places: dict[int, tuple[int, int]] = {}
+        """Of each lane the due and the id of what was taken last."""
         self._since = SYSTEM.elapsed()
 
     def is_fresh(self) -> bool:
         """Say whether a claim may go on from here."""
         return SYSTEM.elapsed() - self._since < _HASTE_NS
 
-    def move(self, lane: int, due: int) -> None:
-        """Go on behind *due* in a lane."""
-        self.dues[lane] = max(due, self.dues.get(lane, 0))
+    def move(self, lane: int, place: tuple[int, int]) -> None:
+        """Go on behind *place* in a lane."""
+        self.places[lane] = max(place, self.places.get(lane, place))
 
 
 class Claiming:
@@ -165,11 +166,11 @@ class _Taking:
     def _note(self, mark: _Mark, leases: Sequence[Lease]) -> None:
         lanes = {kind: lane for lane, kind in self._lanes.items()}
         for lease in leases:
-            mark.move(lanes[lease.ref.kind], lease.task.due)
+            mark.move(lanes[lease.ref.kind], (lease.task.due, lease.place))
 
     def _go_on(self, mark: _Mark) -> Claimed | None:
         """Take more from where *mark* stands; None, and nothing taken, if that is not all."""
-        known, claimed = self._exchange.patiently(lambda: self._attempt([*mark.dues], mark=mark))
+        known, claimed = self._exchange.patiently(lambda: self._attempt([*mark.places], mark=mark))
         if claimed is None and known:
             return self._look().claimed(self._claiming.held(known, self._call))
         if claimed is not None:
@@ -240,7 +241,7 @@ class _Taking:
             f"SELECT id FROM tarry_lane WHERE id IN ({lanes}) AND paused = 0 LOCK IN SHARE MODE"
         )
         before = len(statements)
-        lows = {} if mark is None else mark.dues
+        lows = {} if mark is None else mark.places
         statements += [_due(lane, shares.part, 0, lows.get(lane)) for lane in shares.order]
         results = link.run(statements)
         now = int(results[2].rows[0][0])
@@ -384,11 +385,15 @@ class _Shares:
         self.chosen += self._more[: self.rest()]
 
 
-def _due(lane: int, count: int, offset: int, low: int | None) -> str:
-    begin = "" if low is None else f"AND at >= {low} "
+def _due(lane: int, count: int, offset: int, low: tuple[int, int] | None) -> str:
+    """Return the statement that locks due tasks of a lane, those behind *low* if it is given."""
+    where = f"lane = {lane} AND leased = 0"
+    due = f"{where} AND at <= @tarry_now"
+    if low is not None:
+        # The index ends with the id: both parts are ranges of it.
+        due = f"({where} AND at = {low[0]} AND id > {low[1]}) OR ({due} AND at > {low[0]})"
     return (
-        f"SELECT {rows.RECORD} FROM tarry_task FORCE INDEX (turn) "
-        f"WHERE lane = {lane} AND leased = 0 {begin}AND at <= @tarry_now "
+        f"SELECT {rows.RECORD} FROM tarry_task FORCE INDEX (turn) WHERE {due} "
         f"ORDER BY at LIMIT {count} OFFSET {offset} FOR UPDATE SKIP LOCKED"
     )
 
