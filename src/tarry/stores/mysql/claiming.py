@@ -108,9 +108,9 @@ class Claiming:
         [found] = self._exchange.ask(
             f"SELECT number, nonce, taken FROM tarry_claim WHERE holder = x'{name}'"
         )
-        return self.held(found.rows, call)
+        return self.held(found.rows, call, holder)
 
-    def held(self, found: Rows, call: int) -> list[Lease]:
+    def held(self, found: Rows, call: int, holder: str) -> list[Lease]:
         """Return the unexpired leases of the claim in *found*, if it is the one named *call*."""
         if not found or found[0][0] != call or found[0][2] == b"[]":
             return []
@@ -121,7 +121,7 @@ class Claiming:
             f"WHERE id IN ({asked}) AND token = {nonce} + id AND at > {self._exchange.now}"
         )
         kinds = {lane: kind for kind, lane in self._lanes.of(()).items()}
-        found_lives = [rows.life(kinds[row[-1]], row[:-1])[0] for row in held.rows]
+        found_lives = [rows.life(kinds[row[-1]], row[:-1], holder)[0] for row in held.rows]
         leases = [life.running for life in found_lives if life.running is not None]
         return sorted(leases, key=_by_due)
 
@@ -172,7 +172,7 @@ class _Taking:
         """Take more from where *mark* stands; None, and nothing taken, if that is not all."""
         known, claimed = self._exchange.patiently(lambda: self._attempt([*mark.places], mark=mark))
         if claimed is None and known:
-            return self._look().claimed(self._claiming.held(known, self._call))
+            return self._look().claimed(self._claiming.held(known, self._call, self._holder))
         if claimed is not None:
             self._note(mark, claimed.leases)
         return claimed
@@ -192,7 +192,7 @@ class _Taking:
             return seen.claimed([])
         known, claimed = self._exchange.patiently(lambda: self._attempt(due, doubtful=doubtful))
         if claimed is None:
-            claimed = self._look().claimed(self._claiming.held(known, self._call))
+            claimed = self._look().claimed(self._claiming.held(known, self._call, self._holder))
         return claimed
 
     def _look(self) -> Sight:
@@ -276,7 +276,7 @@ class _Taking:
         if places:
             statements.append(
                 f"UPDATE tarry_task SET leased = 1, at = {expires}, token = {nonce} + id, "
-                f"holder = x'{self._holder.encode().hex()}', attempt = attempt + 1 "
+                "attempt = attempt + 1 "
                 f"WHERE id IN ({', '.join(map(str, places))})"
             )
         if self._call:

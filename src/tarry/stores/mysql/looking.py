@@ -174,9 +174,9 @@ class Looking:
         lanes = ", ".join(str(lane) for lane, _ in self._lanes.all().values()) or "0"
         [astray, halves, lost] = self._exchange.ask(
             f"SELECT COUNT(*) FROM tarry_task WHERE lane IN ({lanes}) AND leased = 0 "
-            "AND (at <> due OR token IS NOT NULL OR b_due IS NOT NULL)",
+            "AND (at <> due OR token <> 0 OR b_due IS NOT NULL)",
             f"SELECT COUNT(*) FROM tarry_task WHERE lane IN ({lanes}) "
-            "AND (leased NOT IN (0, 1) OR (leased = 1 AND (token IS NULL OR holder IS NULL)) "
+            "AND (leased NOT IN (0, 1) OR (leased = 1 AND token = 0) "
             "OR (b_due IS NULL) <> (b_payload IS NULL))",
             "SELECT COUNT(*) FROM tarry_task t WHERE NOT EXISTS "
             "(SELECT 1 FROM tarry_lane l WHERE l.id = t.lane)",

@@ -30,7 +30,7 @@ RECORD = (
 """The columns of a record that waits, or runs with nothing behind it."""
 
 LIFE = (
-    f"{RECORD}, CONCAT_WS(',', leased, at, base, drawn), token, holder, "
+    f"{RECORD}, CONCAT_WS(',', leased, at, base, drawn), token, "
     "IF(b_due IS NULL, NULL, CONCAT_WS(',', b_due, b_revision, b_created, b_nominal, b_declared, "
     "b_keep_ms)), b_rule, b_headers, b_payload"
 )
@@ -119,16 +119,19 @@ def ended(kind: str, row: Row) -> Task:
     return task(kind, row, TaskState(row[_REST].decode()), row[_REST + 1])
 
 
-def life(kind: str, row: Row) -> tuple[Life, int, int]:
-    """Return the life in a row of the columns of both slots, with its base and what it drew."""
+def life(kind: str, row: Row, holder: str = "") -> tuple[Life, int, int]:
+    """Return the life in a row of the columns of both slots, with its base and what it drew.
+
+    Who holds a lease is not in its row: only a holder that asks for its own leases knows.
+    """
     leased, at, base, drawn = map(int, row[_REST].split(","))
-    token, holder, numbers, *texts = row[_REST + 1 :]
+    token, numbers, *texts = row[_REST + 1 :]
     if not leased:
         return Life(task(kind, row)), base, drawn
     lease = Lease(
         task=task(kind, row, TaskState.LEASED),
         token=token,
-        holder=holder.decode(),
+        holder=holder,
         expires=at,
         place=place(row),
     )
@@ -180,14 +183,9 @@ def columns(life: Life) -> dict[str, Any]:
     if running is None:
         if waiting is None:
             return {}
-        lease: dict[str, Any] = {"leased": 0, "at": waiting.due, "token": None, "holder": None}
+        lease: dict[str, Any] = {"leased": 0, "at": waiting.due, "token": 0}
         return record(waiting) | lease | _NO_BEHIND
-    lease = {
-        "leased": 1,
-        "at": running.expires,
-        "token": running.token,
-        "holder": running.holder.encode(),
-    }
+    lease = {"leased": 1, "at": running.expires, "token": running.token}
     behind = _NO_BEHIND
     if waiting is not None:
         # What waits behind an attempt was never attempted itself.

@@ -16,6 +16,7 @@ CREATE TABLE IF NOT EXISTS tarry_lane (
 --   revision  0: id * 4096, the first one that a new row draws
 --   base      what further revisions are counted from (0: id), and drawn, how many there were
 --   said      what the last schedule of it answered: see upsert.py
+--   token     0 while it waits; a claim changes no column's length, or the row would have to move
 CREATE TABLE IF NOT EXISTS tarry_task (
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     lane INT UNSIGNED NOT NULL,
@@ -35,8 +36,7 @@ CREATE TABLE IF NOT EXISTS tarry_task (
     declared TINYINT NOT NULL DEFAULT 0,
     cancelled TINYINT NOT NULL DEFAULT 0,
     keep_ms BIGINT NOT NULL DEFAULT 0,
-    token BIGINT,
-    holder VARBINARY(255),
+    token BIGINT NOT NULL DEFAULT 0,
     b_due BIGINT,
     b_revision BIGINT,
     b_created BIGINT,
