@@ -100,6 +100,23 @@ REDIS_FIGURES = {
 }
 
 
+ON_MYSQL = BENCHMARKS / "mysql"
+MYSQL_SHARED = {"above_mysql", "mysql_serving"}
+MYSQL_FIGURES = {
+    "mysql_verbs": {
+        *("schedule", "reschedule", "cancel", "joined_schedule", "schedule_many"),
+        *(
+            f"{verb}_{kinds}_kinds"
+            for verb in ("claim", "settle", "claim_settle")
+            for kinds in (1, 20)
+        ),
+    },
+    "mysql_punctual": {
+        f"{name}_{what}" for name in ("near", "ahead") for what in ("p50", "p99", "max", "early")
+    },
+}
+
+
 def test_every_benchmark_is_known() -> None:
     found = {path.stem for path in BENCHMARKS.glob("*.py")}
 
@@ -128,6 +145,22 @@ def test_a_benchmark_on_redis_tells_its_figures_and_leaves_nothing_behind(
         lacking("redis-server is not installed")
 
     check(ON_REDIS / f"{name}.py", REDIS_FIGURES[name], tmp_path)
+
+
+def test_every_benchmark_on_mysql_is_known() -> None:
+    assert {path.stem for path in ON_MYSQL.glob("*.py")} == MYSQL_FIGURES.keys() | MYSQL_SHARED
+
+
+@pytest.mark.slow
+@pytest.mark.medium("mysql")
+@pytest.mark.parametrize("name", sorted(MYSQL_FIGURES))
+def test_a_benchmark_on_mysql_tells_its_figures_and_leaves_nothing_behind(
+    name: str, tmp_path: Path
+) -> None:
+    if shutil.which("mariadbd") is None:
+        lacking("mariadbd is not installed")
+
+    check(ON_MYSQL / f"{name}.py", MYSQL_FIGURES[name], tmp_path)
 
 
 def lacking(what: str) -> None:

@@ -16,6 +16,7 @@ COLUMN = 26
 MOST_LINES = 300
 ONE_LINE = {
     "cli",
+    "stores/mysql",
     "stores/sql",
     "testing/conformance",
     "testing/controls",

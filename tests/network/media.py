@@ -21,6 +21,8 @@ from tests.network import wire
 from tests.network.servers import HOST, LIMIT, UNSYNCED, Server, postgres, python, redis
 from tests.network.socket_store import TIMEOUT, SocketStore
 
+from tarry.stores.mysql.store import MysqlStore
+from tarry.stores.mysql.url import parse as parse_mysql
 from tarry.stores.postgres.links import Link as PostgresLink
 from tarry.stores.postgres.store import PostgresStore
 from tarry.stores.postgres.url import parse as parse_postgres
@@ -31,6 +33,7 @@ from tarry.stores.redis.scripts import script
 from tarry.stores.redis.store import RedisStore
 from tarry.stores.redis.url import parse
 from tarry.stores.store import Store
+from tarry.testing.proof import mysql_server
 from tarry.testing.proof.postgres_server import PostgresServer
 
 Address = tuple[str, int]
@@ -168,6 +171,34 @@ class RedisMedium(Medium):
         super().close()
         if self._ear is not None:
             self._ear.join(LIMIT)
+
+
+_LABEL = re.compile(rb"....\x03/\* tarry (\w+) \*/ ", re.DOTALL)
+_OPEN = "SELECT COUNT(*) FROM information_schema.innodb_trx"
+
+
+class MysqlMedium(Medium):
+    """A real MariaDB; what is hit is the exchange that ends with the commit."""
+
+    def store(self, address: Address, namespace: str, *, timeout: float = TIMEOUT) -> Store:
+        host, port = address
+        options = f"timeout={timeout}&connect_timeout={max(timeout, 1)}"
+        place = parse_mysql(f"mysql://root@{host}:{port}/{mysql_server.DATABASE}?{options}")
+        return MysqlStore(place, namespace=namespace)
+
+    def verb_of(self, request: bytes) -> str:
+        found = _LABEL.match(request)
+        return found[1].decode() if found else ""
+
+    def sent(self, store: Store, verb: str) -> list[int]:
+        del store, verb
+        return [1]
+
+    def served(self, store: Store, verb: str) -> int:
+        """Whatever has not arrived yet belongs to a transaction that is still open."""
+        del verb
+        [found] = cast("MysqlStore", store)._exchange.ask(_OPEN)
+        return int(not found.rows[0][0])
 
 
 class _Counted:

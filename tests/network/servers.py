@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import pytest
 
@@ -40,13 +40,26 @@ def reserved() -> socket.socket:
     return place
 
 
+class SupportsClose(Protocol):
+    """Something that is removed when its server has ended."""
+
+    def close(self) -> None: ...
+
+
 class Server:
     """A server process that listens on a port of its own, the same one after each start."""
 
+    files: SupportsClose | None = None
+    """What goes with it."""
+
     def __init__(
-        self, command: Callable[[int], list[str]], place: socket.socket | None = None
+        self,
+        command: Callable[[int], list[str]],
+        place: socket.socket | None = None,
+        greets: Callable[[int], bool] | None = None,
     ) -> None:
         self._command = command
+        self._greets = greets
         self._place = place or reserved()
         self.port: int = self._place.getsockname()[1]
         self._process = self._spawn()
@@ -58,6 +71,8 @@ class Server:
 
         def listens() -> bool:
             assert process.poll() is None, f"{process.args!r} has ended"
+            if self._greets is not None:
+                return self._greets(self.port)
             with socket.socket() as probe:
                 return probe.connect_ex((HOST, self.port)) == 0
 
@@ -99,6 +114,8 @@ class Server:
     ) -> None:
         self.kill()
         self._place.close()
+        if self.files is not None:
+            self.files.close()
 
 
 def python(script: str, *arguments: str) -> Server:
@@ -158,3 +175,15 @@ def shared_postgres() -> PostgresServer:
     """Return the one server of this process, which everybody uses and nobody breaks."""
     needs_postgres()
     return _shared(os.getpid())
+
+
+def mariadb(*options: str) -> Server:
+    """Start MariaDB with a database `tarry`; commits are not synced unless *options* say so."""
+    from tarry.testing.proof import mysql_server
+
+    needed("mariadbd")
+    needed("mariadb-install-db")
+    files = mysql_server.Files(*mysql_server.UNSYNCED, *options)
+    server = Server(files.command, greets=mysql_server.answers)
+    server.files = files
+    return server

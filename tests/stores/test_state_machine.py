@@ -19,6 +19,7 @@ from tarry.stores.connect import connect
 from tarry.stores.memory import MemoryStore
 from tarry.stores.store import Store
 from tarry.testing.clock import ManualClock
+from tarry.testing.proof import mysql_server
 from tarry.testing.state_machine import compare
 
 MakeStore = Callable[[ManualClock], Store]
@@ -57,12 +58,23 @@ def postgres(_folder: Path) -> Iterator[MakeStore]:
     yield lambda clock: connect(url, namespace=f"n{prefix}.{next(numbers)}", clock=clock)
 
 
+@contextmanager
+def mysql(_folder: Path) -> Iterator[MakeStore]:
+    """A server of its own, and a namespace of its own for each history."""
+    numbers = count()
+    with servers.mariadb() as server:
+        yield lambda clock: connect(
+            mysql_server.url(server.port), namespace=f"n{next(numbers)}", clock=clock
+        )
+
+
 MEDIA: dict[str, Callable[[Path], AbstractContextManager[MakeStore]]] = {
     "memory": memory,
     "sqlite": sqlite,
     "postgres": postgres,
     "redis": redis,
     "redis, 16 shards": partial(redis, options="?shards=16"),
+    "mysql": mysql,
 }
 
 
@@ -74,8 +86,8 @@ FEW = settings(
 )
 
 
-PARTS = {"postgres": 2}
-"""Of six: its answers take longest."""
+PARTS = {"mysql": 2, "postgres": 2}
+"""Of six: their answers take longest."""
 
 
 @pytest.mark.parametrize(

@@ -124,14 +124,16 @@ def prove(
       model         a store beside the memory store: both must answer the same
       kills         real producers and workers, killed at random instants
       stalls        real workers, stopped for longer than their leases
-      server-kills  a Redis of its own, killed and started again under producers and workers
+      server-kills  a Redis of its own, killed and started again under producers and workers;
+                    with --store mysql://… a MariaDB of its own
       power-cuts    a disk that forgets what was not synced
       system-calls  a process that is killed, or whose disk fails, at each write and sync
 
     Each does at least one slice, and the controls all of them, however small the budget. What they
     stand on: pip install 'tarry[prove]', strace for system-calls, tarry[redis] and redis-server
-    for server-kills. A campaign that cannot be run, or has nothing to do with a store, is skipped,
-    and the report says why. Ctrl-C and SIGTERM end it at once, with the report so far.
+    (or tarry[mysql] and mariadb-server) for server-kills. A campaign that cannot be run, or has
+    nothing to do with a store, is skipped, and the report says why. Ctrl-C and SIGTERM end it at
+    once, with the report so far.
 
     Without --store the simulation runs on tarry's own model of a store and the rest on temporary
     files and servers. With it they all run on that store: beside a file, in files of their own; on

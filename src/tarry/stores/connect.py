@@ -4,6 +4,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tarry.clock import Clock
 from tarry.errors import DriverMissingError, StoreUrlError
+from tarry.stores.mysql import url as mysql
 from tarry.stores.redis.url import SCHEMES, parse
 from tarry.stores.shown import shown_url
 from tarry.stores.store import Store
@@ -11,7 +12,7 @@ from tarry.stores.store import Store
 FORMS = (
     "memory:  sqlite:///relative/file.db  sqlite:////absolute/file.db  redis://host:6379/0  "
     "rediss://…  redis+sentinel://host:26379,…/service  redis+cluster://host:6379,…  "
-    "postgresql://host:5432/database"
+    "postgresql://host:5432/database  mysql://user@host:3306/database  mariadb://…"
 )
 POSTGRES = ("postgresql", "postgres")
 
@@ -35,6 +36,8 @@ def connect(url: str, *, namespace: str = "default", clock: Clock | None = None)
         return _redis(url, namespace, clock)
     if scheme in POSTGRES and rest.startswith("//"):
         return _postgres(url, namespace, clock)
+    if scheme in mysql.SCHEMES and rest.startswith("//"):
+        return _mysql(url, namespace, clock)
     message = f"{scheme}: is not a medium this tarry knows; write one of: {FORMS}"
     raise StoreUrlError(message)
 
@@ -124,3 +127,16 @@ def _postgres(url: str, namespace: str, clock: Clock | None) -> Store:
         )
         raise DriverMissingError(message) from error
     return PostgresStore(parse_postgres(url), namespace=namespace, clock=clock)
+
+
+def _mysql(url: str, namespace: str, clock: Clock | None) -> Store:
+    place = mysql.parse(url)
+    try:
+        from tarry.stores.mysql.store import MysqlStore  # noqa: PLC0415 - only when named
+    except ModuleNotFoundError as error:
+        message = (
+            f"{shown_url(url)} needs the driver PyMySQL, and {error.name} is not installed: "
+            "pip install 'tarry[mysql]'"
+        )
+        raise DriverMissingError(message) from error
+    return MysqlStore(place, namespace=namespace, clock=clock)

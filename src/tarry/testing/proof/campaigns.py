@@ -144,10 +144,14 @@ def stalls(first: int, count: int, url: str) -> Tally:
 
 
 def server_kills(first: int, count: int, url: str) -> Tally:
-    """Kill a server of our own under real producers and workers."""
+    """Kill a server of our own, of the kind that *url* names, under producers and workers."""
     from tarry.testing.proof import kills as murder  # noqa: PLC0415 - see above
 
     return murder.server_kills(first, count, medium=url.partition(":")[0])
+
+
+def _is_mysql(url: str) -> bool:
+    return url.partition(":")[0] in {"mysql", "mariadb"}
 
 
 def power_cuts(first: int, count: int, url: str) -> Tally:
@@ -190,10 +194,16 @@ def _needs_processes(url: str) -> str:
 
 
 def _needs_server(url: str) -> str:
-    from tarry.testing.proof import postgres_server, redis_server  # noqa: PLC0415 - see above
+    from tarry.testing.proof import (  # noqa: PLC0415 - see above
+        mysql_server,
+        postgres_server,
+        redis_server,
+    )
 
     if url == _OWN_POSTGRES:
         return postgres_server.unavailable()
+    if _is_mysql(url):
+        return mysql_server.unavailable()
     if url != _OWN_SERVER:
         return (
             "it kills a Redis that it starts itself, and no other: leave --store out, or write "

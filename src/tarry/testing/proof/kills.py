@@ -8,8 +8,9 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 from tarry.clock import SYSTEM, nap
 from tarry.errors import StoreError, StoreUnavailableError, UnsupportedError
@@ -28,6 +29,7 @@ from tarry.testing.ledger import (
     Violation,
     check,
 )
+from tarry.testing.proof.mysql_server import MysqlServer
 from tarry.testing.proof.nursery import Child, Nursery
 from tarry.testing.proof.place import leave, lodge
 from tarry.testing.proof.postgres_server import PostgresServer
@@ -82,13 +84,55 @@ def stalls(seed: int, count: int, *, url: str, progress: Progress = _silent) -> 
         return field.end(count)
 
 
+class Server(Protocol):
+    """A server of a campaign's own."""
+
+    @property
+    def url(self) -> str:
+        """The store's URL."""
+
+    def start(self) -> None:
+        """Start it again after a kill."""
+
+    def kill(self) -> None:
+        """End it without a warning."""
+
+    def close(self) -> None:
+        """End it for good."""
+
+
+@contextmanager
+def _redis(*, keeps: bool) -> Iterator[Server]:
+    with (
+        tempfile.TemporaryDirectory(prefix="redis-") as folder,
+        closing(RedisServer(Path(folder), keeps=keeps)) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def _mysql(*, keeps: bool) -> Iterator[Server]:
+    with closing(MysqlServer(keeps=keeps)) as server:
+        yield server
+
+
+@contextmanager
+def _postgres(*, keeps: bool) -> Iterator[Server]:
+    with closing(PostgresServer(keeps=keeps)) as server:
+        yield server
+
+
+SERVERS = {"redis": _redis, "mysql": _mysql, "mariadb": _mysql, "postgresql": _postgres}
+"""Servers that can be started to be killed."""
+
+
 def server_kills(
     seed: int,
     count: int,
     *,
+    medium: str = "redis",
     progress: Progress = _silent,
     keeps: bool = True,
-    medium: str = "redis",
 ) -> Tally:
     """Kill a server under its producers and workers *count* times, start it again, and judge.
 
@@ -96,18 +140,11 @@ def server_kills(
     this campaign's negative control.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="server-") as folder,
-        closing(_server(medium, Path(folder), keeps=keeps)) as server,
+        SERVERS[medium](keeps=keeps) as server,
         closing(_Field(seed, server.url, "server-kills", rough=True)) as field,
     ):
         field.crash(server, count, progress)
         return field.end(count)
-
-
-def _server(medium: str, folder: Path, *, keeps: bool) -> RedisServer | PostgresServer:
-    if medium == "postgresql":
-        return PostgresServer(keeps=keeps)
-    return RedisServer(folder, keeps=keeps)
 
 
 class _Field:
@@ -186,7 +223,7 @@ class _Field:
             left -= len(stalled)
             progress(len(stalled))
 
-    def crash(self, server: RedisServer | PostgresServer, count: int, progress: Progress) -> None:
+    def crash(self, server: Server, count: int, progress: Progress) -> None:
         """Kill the server at one instant after the other; whoever uses it goes on by itself."""
         self._workers = [self._worker() for _ in range(_WORKERS)]
         self._producers = [self._producer() for _ in range(_PRODUCERS)]

@@ -1,0 +1,1 @@
+"""MySQL and MariaDB: the house database, and the caller's own transaction."""
