@@ -32,6 +32,8 @@ class Joining(Joins):
     _wakeups: Wakeups
     _database: str
 
+    joined_drivers = frozenset({"MySQLdb", "pymysql"})
+
     def join_schedule(self, requests: Sequence[Request]) -> Steps[list[Scheduled]]:
         """Place requests when the caller commits."""
         lanes = self._lanes_of(request.ref for request in requests)

@@ -122,8 +122,16 @@ def _postgres(*, keeps: bool) -> Iterator[Server]:
         yield server
 
 
-SERVERS = {"redis": _redis, "mysql": _mysql, "mariadb": _mysql, "postgresql": _postgres}
-"""Servers that can be started to be killed."""
+SERVERS = {
+    "redis": (_redis, _UP),
+    "postgresql": (_postgres, _UP),
+    "mysql": (_mysql, 10 * _UP),
+    "mariadb": (_mysql, 10 * _UP),
+}
+"""Servers that can be started to be killed, and for how long they live at least.
+
+Who connects to MariaDB anew has more to say and to hear before it is at work again.
+"""
 
 
 def server_kills(
@@ -139,11 +147,12 @@ def server_kills(
     It syncs every write before it answers; with *keeps* false it writes nothing down, which is
     this campaign's negative control.
     """
+    start, lives = SERVERS[medium]
     with (
-        SERVERS[medium](keeps=keeps) as server,
+        start(keeps=keeps) as server,
         closing(_Field(seed, server.url, "server-kills", rough=True)) as field,
     ):
-        field.crash(server, count, progress)
+        field.crash(server, count, progress, lives)
         return field.end(count)
 
 
@@ -223,13 +232,13 @@ class _Field:
             left -= len(stalled)
             progress(len(stalled))
 
-    def crash(self, server: Server, count: int, progress: Progress) -> None:
+    def crash(self, server: Server, count: int, progress: Progress, lives: float) -> None:
         """Kill the server at one instant after the other; whoever uses it goes on by itself."""
         self._workers = [self._worker() for _ in range(_WORKERS)]
         self._producers = [self._producer() for _ in range(_PRODUCERS)]
         for number in range(count):
             self._era = number // _ERA
-            nap(_UP + self._dice.random() * _UP)
+            nap(lives * (1 + self._dice.random()))
             # A lease that ends meanwhile is no fault of its holder; what was acknowledged stays.
             for worker in self._workers:
                 self._book.write(Failed(by=worker.name, how="cut off"))
