@@ -32,7 +32,8 @@ def main() -> None:
         options.sizes, options.batch, options.cycles = [1_000, 4_000], 1_000, 3_000
     report = measure.Report(options)
     with serving(options) as server, closing(connect(server.url, namespace="bench")) as store:
-        there, first = 0, {}
+        there = 0
+        first: dict[str, float] = {}
         for size in options.sizes:
             schedule(store, size - there, In(measure.HOUR_MS * 24))
             there = size
@@ -40,7 +41,7 @@ def main() -> None:
             for verb, cost in costs.items():
                 report.add(f"{verb}_{size}", cost * 1e6, "µs/task")
                 grown = cost / first.setdefault(verb, cost)
-                report.add(f"{verb}_{size}_growth", grown, "×", "< 1.6 ×")
+                report.add(f"{verb}_{size}_growth", grown, "times", "< 1.6")
         report.add("size_before", _bytes(store) / 1e6, "MB")
         for _ in range(0, options.cycles, options.batch):
             costs_of(store, options.batch)

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Literal
 
 import pytest
 from tests.network.servers import LIMIT
@@ -16,7 +17,9 @@ pytestmark = pytest.mark.medium("postgres")
 class Cluster:
     """Apps as on several machines; each declares the same recurring task."""
 
-    def __init__(self, url: str, namespace: str, size: int, catch_up: str) -> None:
+    def __init__(
+        self, url: str, namespace: str, size: int, catch_up: Literal["latest", "all"]
+    ) -> None:
         self.ran: list[int] = []
         self._news = threading.Condition()
         self.apps = []
@@ -24,7 +27,7 @@ class Cluster:
             app = Tarry(url, namespace=namespace)
             self.apps.append(app)
 
-            @app.task("report", every=f"{STEP_MS}ms", catch_up=catch_up)  # type: ignore[arg-type]
+            @app.task("report", every=f"{STEP_MS}ms", catch_up=catch_up)
             def report(ctx: Context) -> None:
                 with self._news:
                     self.ran.append(ctx.due)
