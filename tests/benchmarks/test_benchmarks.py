@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.network.servers import needs_postgres
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 LIMIT_SECONDS = 50
@@ -115,6 +116,30 @@ MYSQL_FIGURES = {
         f"{name}_{what}" for name in ("near", "ahead") for what in ("p50", "p99", "max", "early")
     },
 }
+
+
+ON_POSTGRES = BENCHMARKS / "postgres"
+POSTGRES_FIGURES = {
+    "pg_due_burst": {"async"},
+    "pg_growth": {"schedule_4000_growth", "size_after_cycles"},
+    "pg_punctual": {"p50", "p99", "early"},
+    "pg_verbs": {"schedule", "schedule_many", "claim_and_settle"},
+}
+
+
+def test_every_benchmark_on_postgres_is_known() -> None:
+    found = {path.stem for path in ON_POSTGRES.glob("*.py")}
+
+    assert found == POSTGRES_FIGURES.keys() | {"pg_server"}
+
+
+@pytest.mark.slow
+@pytest.mark.medium("postgres")
+@pytest.mark.parametrize("name", sorted(POSTGRES_FIGURES))
+def test_a_benchmark_on_postgres_tells_its_figures(name: str, tmp_path: Path) -> None:
+    needs_postgres()
+
+    check(ON_POSTGRES / f"{name}.py", POSTGRES_FIGURES[name], tmp_path)
 
 
 def test_every_benchmark_is_known() -> None:

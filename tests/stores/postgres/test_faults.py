@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -16,7 +17,6 @@ from tarry.answers import CancelResult, SettleResult
 from tarry.attempt import DONE
 from tarry.due import In
 from tarry.errors import (
-    DriverMissingError,
     SchemaVersionError,
     StoreBusyError,
     StoreClosedError,
@@ -143,16 +143,21 @@ def test_a_role_that_may_not_make_tables(
         connect(url.replace("tarry@", "guest@"))
 
 
-def test_the_driver_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
+def test_the_driver_is_missing() -> None:
+    """In a process of its own: what was imported once is known to all tests."""
+    program = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from tarry.errors import DriverMissingError\n"
+        "from tarry.stores.connect import connect\n"
+        "try: connect('postgresql://u:hunter2@host/db')\n"
+        "except DriverMissingError as error: print(error)\n"
+    )
 
-    for name in list(sys.modules):
-        if name.startswith(("psycopg", "tarry.stores.postgres")):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "psycopg", None)
+    words = [sys.executable, "-c", program]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
-    with pytest.raises(DriverMissingError, match=r"tarry\[postgres\]"):
-        connect("postgresql://host/db")
+    assert "pip install 'tarry[postgres]'" in said
+    assert "hunter2" not in said
 
 
 # ---- layouts
