@@ -99,6 +99,20 @@ REDIS_FIGURES = {
     },
 }
 
+OF_TIMERS = BENCHMARKS / "timers"
+TIMERS_SHARED = {"aloft", "plot", "sides"}
+TIMERS_FIGURES = {
+    "costs": {
+        f"{side}_{what}_1000"
+        for side in ("tarry", "tarry_many", "tarry_twin", "asyncio")
+        for what in ("arm", "disarm", "expire", "bytes")
+    },
+    "firing": {
+        *(f"{side}_{name}" for side in ("thread", "async") for name in ("p50", "p99", "early")),
+        *("pattern", "pattern_twin", "idle_cpu", "pause_tarry", "pause_asyncio"),
+    },
+}
+
 
 def test_every_benchmark_is_known() -> None:
     found = {path.stem for path in BENCHMARKS.glob("*.py")}
@@ -128,6 +142,18 @@ def test_a_benchmark_on_redis_tells_its_figures_and_leaves_nothing_behind(
         lacking("redis-server is not installed")
 
     check(ON_REDIS / f"{name}.py", REDIS_FIGURES[name], tmp_path)
+
+
+def test_every_benchmark_of_timers_is_known() -> None:
+    found = {path.stem for path in OF_TIMERS.glob("*.py")}
+
+    assert found == TIMERS_FIGURES.keys() | TIMERS_SHARED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(TIMERS_FIGURES))
+def test_a_benchmark_of_timers_tells_its_figures(name: str, tmp_path: Path) -> None:
+    check(OF_TIMERS / f"{name}.py", TIMERS_FIGURES[name], tmp_path)
 
 
 def lacking(what: str) -> None:

@@ -15,7 +15,10 @@ LIMIT_SECONDS = 50
 
 LAST_LINES = {
     "content_takedown": ["2026-12-01T01:00:00.000Z: online []"],
-    "iot_command_timeout": ["99 of 100 devices answered in time"],
+    "iot_command_timeout": [
+        "99 of 100 devices answered in time",
+        "in memory: 19,999 of 20,000 answered in time, ['meter-7'] did not",
+    ],
     "order_auto_cancel": ["order 41 is closed, order 42 is paid"],
     "out_of_order_events": [
         "dead letter account.link/link:eve after 720 snoozes: user eve never came"
