@@ -100,6 +100,20 @@ REDIS_FIGURES = {
     },
 }
 
+OF_TIMERS = BENCHMARKS / "timers"
+TIMERS_SHARED = {"aloft", "plot", "sides"}
+TIMERS_FIGURES = {
+    "costs": {
+        f"{side}_{what}_1000"
+        for side in ("tarry", "tarry_many", "tarry_twin", "asyncio")
+        for what in ("arm", "disarm", "expire", "bytes")
+    },
+    "firing": {
+        *(f"{side}_{name}" for side in ("thread", "async") for name in ("p50", "p99", "early")),
+        *("pattern", "pattern_twin", "idle_cpu", "pause_tarry", "pause_asyncio"),
+    },
+}
+
 
 ON_MYSQL = BENCHMARKS / "mysql"
 MYSQL_SHARED = {"above_mysql", "mysql_serving"}
@@ -186,6 +200,18 @@ def test_a_benchmark_on_mysql_tells_its_figures_and_leaves_nothing_behind(
         lacking("mariadbd is not installed")
 
     check(ON_MYSQL / f"{name}.py", MYSQL_FIGURES[name], tmp_path)
+
+
+def test_every_benchmark_of_timers_is_known() -> None:
+    found = {path.stem for path in OF_TIMERS.glob("*.py")}
+
+    assert found == TIMERS_FIGURES.keys() | TIMERS_SHARED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(TIMERS_FIGURES))
+def test_a_benchmark_of_timers_tells_its_figures(name: str, tmp_path: Path) -> None:
+    check(OF_TIMERS / f"{name}.py", TIMERS_FIGURES[name], tmp_path)
 
 
 def lacking(what: str) -> None:

@@ -19,7 +19,10 @@ NOT_THERE = {
 
 LAST_LINES = {
     "content_takedown": ["2026-12-01T01:00:00.000Z: online []"],
-    "iot_command_timeout": ["99 of 100 devices answered in time"],
+    "iot_command_timeout": [
+        "99 of 100 devices answered in time",
+        "in memory: 19,999 of 20,000 answered in time, ['meter-7'] did not",
+    ],
     "order_auto_cancel": ["order 41 is closed, order 42 is paid"],
     "order_in_one_transaction": [
         "orders: [(41, 'closed'), (42, 'paid')]",

@@ -148,6 +148,7 @@ def test_what_was_moved_away_does_not_pile_up(store: MemoryStore) -> None:
         move(store, In(n))
 
     assert len(store._lanes[KIND]._heap) < 200
+    assert len(store._lanes[KIND]._wheel) == 1
     assert store.check() == []
 
 

@@ -4,8 +4,8 @@ By hand, after every change of `_wheel.c`; takes a minute or two:
 
     .venv/bin/python tests/timers/sanitize.py [arguments of pytest]
 
-A use after free, an access beyond an array, an overflow or a leak in the core ends the run. It is
-built into a temporary folder, and put in the place of the installed core.
+A use after free, an access beyond an array or an overflow in the core ends the run. The core
+is built into a temporary folder, and put in the place of the installed one.
 """
 
 import os

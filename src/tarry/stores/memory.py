@@ -265,9 +265,9 @@ class MemoryStore(Store):
         soonest = None
         for kind in kinds:
             for order in (self._lanes[kind], self._leases[kind]):
-                head = order.head()
-                if head is not None and (soonest is None or head[0] < soonest):
-                    soonest = head[0]
+                first = order.first()
+                if first is not None and (soonest is None or first < soonest):
+                    soonest = first
         return soonest
 
     def renew(self, leases: Sequence[Lease], *, lease_ms: int) -> list[RenewResult]:

@@ -29,8 +29,8 @@ class MutedByAnotherKind(ForgetfulStore):
     """Wakes nobody while something of whatever kind is due earlier."""
 
     def _wake(self, due: int | None, now: int) -> None:
-        heads = [lane.head() for lane in self._lanes.values()]
-        if due is None or not any(head is not None and head[0] < due for head in heads):
+        firsts = [lane.first() for lane in self._lanes.values()]
+        if due is None or not any(first is not None and first < due for first in firsts):
             super()._wake(due, now)
 
 
