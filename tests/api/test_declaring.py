@@ -11,6 +11,7 @@ import pytest
 from tests.api.kit import Tap
 
 from tarry import CancelResult, Context, PayloadError, Tarry, TaskRef, TaskState
+from tarry.answers import RenewResult
 from tarry.attempt import DONE, Dead
 from tarry.clock import SYSTEM
 from tarry.errors import HandlerError
@@ -314,6 +315,43 @@ def test_a_declared_series_goes_on_when_its_occurrence_ends_while_it_is_cancelle
     task = hourly.get()
     assert (task.state, task.declared) == (TaskState.SCHEDULED, True)
     assert task.nominal == lease.task.nominal + 2 * HOUR, "the next one was skipped"
+
+
+def test_what_runs_is_cancelled_too_where_another_revision_waits_behind_it(
+    app: Tarry, hourly: Any, say: Say
+) -> None:
+    hourly.run_now()
+    [lease] = claim(app)
+    say(hourly.schedule, "5m", 2)
+
+    assert say(hourly.cancel) is CancelResult.RUNNING
+
+    assert app.store.renew([lease], lease_ms=1_000) == [RenewResult.CANCELLED]
+    settle(app, lease)
+    task = hourly.get()
+    assert (task.state, task.declared) == (TaskState.SCHEDULED, True)
+    assert task.nominal == lease.task.nominal + HOUR
+
+
+def test_a_series_goes_on_where_its_occurrence_waited_behind_what_is_none(
+    app: Tarry, say: Say
+) -> None:
+    @app.task(every="1h")
+    def hourly(depth: int = 1) -> None: ...
+
+    app.schedule("hourly", "now", key="hourly")
+    [lease] = claim(app)
+    place(app)
+    first = hourly.get()
+    assert first is not None
+    assert (first.state, first.declared) == (TaskState.SCHEDULED, True)
+
+    assert say(hourly.cancel) is CancelResult.RUNNING
+    settle(app, lease)
+
+    task = hourly.get()
+    assert task is not None
+    assert (task.declared, task.nominal) == (True, first.nominal + HOUR)
 
 
 def test_a_changed_rule_moves_the_series(app: Tarry, hourly: Any, url: str) -> None:

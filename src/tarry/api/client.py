@@ -14,7 +14,7 @@ from tarry.errors import (
     UnknownOutcomeError,
 )
 from tarry.recurrence import Rule
-from tarry.request import Cancellation, DeadRef, Move, Request
+from tarry.request import Cancellation, DeadRef, Move, OnConflict, Request
 from tarry.runtime import Runtime
 from tarry.stores.store import CHUNK, CHUNK_BYTES, Store
 from tarry.task import Task, TaskRef, TaskState
@@ -79,19 +79,53 @@ class Client:
         wanted = cancellation.if_revision
         if wanted is not None and wanted != task.revision:
             return CancelResult.CONFLICT
-        if not task.declared or task.state is TaskState.LEASED:
-            seen = Cancellation(cancellation.ref, task.revision, only_running=task.declared)
-            [answer] = self.cancel([seen])
-            return self.skip(cancellation) if answer is CancelResult.CONFLICT else answer
-        now = self._now()
-        following = Rule.parse(task.rule).next(task.nominal, max(task.nominal, now))
+        # First what runs, of which a look shows nothing where something waits behind it.
+        seen = Cancellation(cancellation.ref, task.revision, only_running=task.declared)
+        [answer] = self.cancel([seen])
+        if task.declared and task.state is TaskState.SCHEDULED:
+            if answer is CancelResult.RUNNING:
+                self._go_on(task)
+            elif answer is CancelResult.CONFLICT:
+                return self._move_on(cancellation, task)
+        return self.skip(cancellation) if answer is CancelResult.CONFLICT else answer
+
+    def _move_on(self, cancellation: Cancellation, task: Task) -> CancelResult:
+        """Skip an occurrence that waits while none runs: it becomes the one after it."""
+        following = self._following(task)
         if following is None:
             return self.cancel([cancellation])[0]
-        move = Move(cancellation.ref, At(following), if_revision=task.revision, nominal=following)
+        move = Move(task.ref, At(following), if_revision=task.revision, nominal=following)
         [moved] = self.reschedule([move])
         if moved.status is MoveStatus.MOVED:
             return CancelResult.CANCELLED
         return self.skip(cancellation)
+
+    def _go_on(self, task: Task) -> None:
+        """Place the occurrence after one that was cancelled behind a running attempt.
+
+        If that is an occurrence itself, its end will.
+        """
+        left = self.get(task.ref)
+        if left is not None and left.declared and not left.ended:
+            return
+        following = self._following(task)
+        if following is not None:
+            request = Request(
+                task.ref,
+                At(following),
+                task.payload,
+                task.headers,
+                OnConflict.KEEP,
+                rule=task.rule,
+                nominal=following,
+                declared=True,
+                keep_ms=task.keep_ms,
+            )
+            self.schedule([request])
+
+    def _following(self, task: Task) -> int | None:
+        """Return the occurrence after the one that a task is."""
+        return Rule.parse(task.rule).next(task.nominal, max(task.nominal, self._now()))
 
     def _now(self) -> int:
         """Ask for the store's time: by a claim of nothing."""
