@@ -637,3 +637,17 @@ def test_the_next_occurrence_does_not_carry_the_reason_of_the_one_before() -> No
     change = lives.settle(Life(None, lease), Settlement(lease, Done(), NEXT), NOW, draw())
 
     assert change.life == Life(FOLLOWING)
+
+
+# ---- what another store has shown
+
+
+def test_what_is_taken_over_waits_whatever_it_was() -> None:
+    odd = replace(WAITING, state=TaskState.LEASED, cancelled=True, ended=NOW - 1)
+
+    change = lives.take_over(NOTHING, odd, NOW, draw(), over=False)
+
+    assert change.answer
+    assert change.life.waiting is not None
+    assert change.life.waiting == replace(WAITING, revision=change.life.waiting.revision)
+    assert change.life.waiting.revision != WAITING.revision

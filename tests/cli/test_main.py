@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
 
 import click
 import pytest
@@ -48,11 +47,12 @@ def test_help_imports_neither_the_app_nor_a_medium() -> None:
 
 @pytest.mark.slow
 def test_help_is_there_in_a_fifth_of_a_second() -> None:
+    """Of processor time: what else the machine does at the moment is not the command's."""
     best = 1.0
     for _ in range(20):
-        began = perf_counter()
+        began = sum(os.times()[2:4])
         subprocess.run([sys.executable, "-m", "tarry", "--help"], capture_output=True, check=True)
-        best = min(best, perf_counter() - began)
+        best = min(best, sum(os.times()[2:4]) - began)
         if best <= 0.2:
             break
 

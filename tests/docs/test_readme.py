@@ -13,7 +13,7 @@ from tarry.stores.connect import connect
 
 README = ROOT / "README.md"
 MOST_CODE_LINES = 12
-MOST_LINES = 140
+MOST_LINES = 155
 
 
 def example() -> str:

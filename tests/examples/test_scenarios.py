@@ -10,8 +10,6 @@ from tests.examples.conftest import anywhere
 
 from tarry import CancelResult, Tarry
 from tarry.testing import virtual
-from tarry.testing.clock import ManualClock
-from tarry.timers import CallbackTimers
 
 Load = Callable[[str], ModuleType]
 
@@ -105,23 +103,6 @@ def test_an_unanswered_command_times_out_after_5_seconds(load: Load) -> None:
             assert await t.aadvance("1h") == 0
 
     asyncio.run(story())
-
-
-def test_a_command_times_out_in_memory_too(load: Load) -> None:
-    clock = ManualClock()
-    timers = CallbackTimers(clock=clock)
-    commands = load("iot_command_timeout").Commands(timers)
-    commands.send("lamp", 1)
-    commands.send("lamp", 2)
-    clock.advance(4_999)
-    timers.run_due()
-
-    assert commands.acknowledged("lamp", 2)
-    clock.advance(1)
-    timers.run_due()
-    assert commands.lost == ["lamp"]
-    assert not commands.acknowledged("lamp", 1)
-    assert len(timers) == 0
 
 
 # ---- a merchant is told until the merchant accepts

@@ -118,11 +118,17 @@ def test_a_worker_that_was_held_up_is_not_accused_of_its_lease() -> None:
 
 def test_a_worker_enters_that_it_was_held_up(nursery: Nursery, tmp_path: Path) -> None:
     child = nursery.start("work", lease="300ms")
-    with closing(Book(tmp_path / "ledger")) as book:
+
+    def is_entered() -> bool:
+        # Again, because it may not have begun its work yet.
         nursery.stall(child)
         nap(0.5)
         nursery.go_on(child)
-        until(lambda: Failed(by=child.name, how=HELD_UP) in book.entries(), "it is entered")
+        nap(0.1)
+        return Failed(by=child.name, how=HELD_UP) in book.entries()
+
+    with closing(Book(tmp_path / "ledger")) as book:
+        until(is_entered, "it is entered")
     assert nursery.stop(child)
 
 

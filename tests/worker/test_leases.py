@@ -296,7 +296,8 @@ def test_the_lateness_of_a_late_reply_is_told(app: Tarry, ears: Ears, colour: st
         task.schedule("now", 1)
         event = ears.ended(2)[1]
 
-    assert event.lateness_ms > 95
+    # By the store's clock, which a worker knows to a few milliseconds.
+    assert event.lateness_ms > 80
 
 
 # ---- what is scheduled behind an attempt

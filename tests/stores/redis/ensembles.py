@@ -159,11 +159,15 @@ class Watched(Ensemble):
         }
         return self.at(int(named.pop()[1])) if len(named) == 1 else None
 
-    def take_over(self) -> Server:
-        """Kill the primary and wait until a replica has taken over; returns who was killed."""
+    def take_over(self, killed: Callable[[], object] = lambda: None) -> Server:
+        """Kill the primary and wait until a replica has taken over; returns who was killed.
+
+        It is told that the primary has been *killed* before anybody can take its place.
+        """
         victim = self.primary()
         assert victim is not None
         victim.kill()
+        killed()
         until(lambda: self.primary() not in {None, victim}, "a replica takes over", 60)
         return victim
 

@@ -132,8 +132,8 @@ def test_work_goes_on_when_a_replica_takes_over(own: Cluster) -> None:
     with closing(Trial(f"{own.url}?wait_replicas=1")) as trial:
         with trial.running():
             trial.goes_on()
-            trial.crashed("a primary is killed")
             victim.kill()
+            trial.crashed("a primary was killed")
             until(lambda: own.primaries()[0] is not victim, "a replica takes over", 60)
             # Nobody confirms what the new primary writes before it has a replica.
             victim.start()

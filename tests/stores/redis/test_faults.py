@@ -147,8 +147,8 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) 
         with trial.running():
             for _ in range(3):
                 trial.goes_on(20)
-                trial.crashed("the server is killed")
                 server.kill()
+                trial.crashed("the server was killed")
                 server.start()
             trial.goes_on(20)
 

@@ -56,8 +56,7 @@ def test_what_a_replica_has_confirmed_survives_its_primary(own: Watched) -> None
     with closing(Trial(f"{own.url}?wait_replicas=1")) as trial:
         with trial.running():
             trial.goes_on()
-            trial.crashed("the primary is killed")
-            own.take_over().start()
+            own.take_over(lambda: trial.crashed("the primary was killed")).start()
             trial.goes_on()
 
         assert trial.judge() == []

@@ -49,6 +49,8 @@ _WORKERS = 4
 _PRODUCERS = 3
 _STALLED = 3
 _BETWEEN = 0.02
+_QUICK = ("sqlite", "redis")
+"""Media to which a process is connected at once: elsewhere it must live a little to do anything."""
 _ERA = 25
 _DRAIN_NS = 60_000_000_000
 
@@ -162,6 +164,7 @@ class _Field:
     def __init__(self, seed: int, url: str, campaign: str, *, rough: bool = False) -> None:
         self._dice = random.Random(seed)  # noqa: S311 - a seed of the campaign
         self._rough = rough
+        self._between = _BETWEEN if url.partition(":")[0] in _QUICK else 8 * _BETWEEN
         self._store = lodge(url, campaign=f"{campaign}.")
         namespace = self._store.namespace
         if not self._store.capabilities.shared:
@@ -205,7 +208,7 @@ class _Field:
         self._workers = [self._worker(role) for _ in range(_WORKERS)]
         self._producers = [self._producer() for _ in range(_PRODUCERS)]
         for number in range(count):
-            nap(self._dice.random() * _BETWEEN)
+            nap(self._dice.random() * self._between)
             self._era = number // _ERA
             place = self._dice.randrange(_WORKERS + _PRODUCERS)
             if place < _WORKERS:
