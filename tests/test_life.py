@@ -651,3 +651,30 @@ def test_what_is_taken_over_waits_whatever_it_was() -> None:
     assert change.life.waiting is not None
     assert change.life.waiting == replace(WAITING, revision=change.life.waiting.revision)
     assert change.life.waiting.revision != WAITING.revision
+
+
+@pytest.mark.parametrize("running", [None, RUNNING])
+@pytest.mark.parametrize("over", [False, True])
+def test_one_that_waits_yields_to_what_is_taken_over_only_if_asked_to(
+    over: bool, running: Lease | None
+) -> None:
+    new = replace(WAITING, payload=b"new", revision=0)
+
+    change = lives.take_over(Life(WAITING, running), new, NOW, draw(), over=over)
+
+    assert change.answer is over
+    assert change.life.running == running
+    assert change.life.waiting is not None
+    assert change.life.waiting.payload == (b"new" if over else b"old")
+    assert change.ended == ()
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_lease_that_has_ended_is_no_running_attempt_when_something_is_taken_over(
+    over: bool,
+) -> None:
+    change = lives.take_over(Life(None, marked(EXPIRED)), WAITING, NOW, draw(), over=over)
+
+    assert change.answer
+    assert change.life.running is None
+    assert [task.revision for task in change.ended] == [RUNNING.task.revision]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from tarry.answers import RenewResult
+from tarry.attempt import DONE
 from tarry.due import In
 from tarry.errors import StoreUnavailableError
 from tarry.handler import Handler
@@ -151,6 +152,30 @@ def test_what_is_settled_while_its_renewal_is_under_way_is_not_lost(
 
     assert kit.changes == []
     assert not attempt.lost
+
+
+def test_what_its_handler_settles_is_neither_renewed_nor_lost(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is locked until the handler commits, and gone after that."""
+    first, second = kit.hold(2)
+    first.joined = DONE
+    kit.step(LEASE_MS // 3)
+    assert kit.store.sizes == [1]
+    assert second.confirmed
+    assert not first.confirmed
+
+    def renew(leases: Sequence[Lease], *, lease_ms: int) -> list[RenewResult]:
+        second.joined = DONE
+        return [RenewResult.LOST]
+
+    monkeypatch.setattr(kit.store, "renew", renew)
+    kit.step(LEASE_MS // 3)
+
+    assert kit.changes == []
+    assert not second.lost
+    assert kit.heartbeat.drop(first.lease.token) is first
+    assert kit.heartbeat.drop(first.lease.token) is None
 
 
 def test_a_store_that_does_not_answer_is_asked_again_soon(kit: Kit) -> None:
