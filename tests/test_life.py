@@ -673,8 +673,11 @@ def test_one_that_waits_yields_to_what_is_taken_over_only_if_asked_to(
 def test_a_lease_that_has_ended_is_no_running_attempt_when_something_is_taken_over(
     over: bool,
 ) -> None:
-    change = lives.take_over(Life(None, marked(EXPIRED)), WAITING, NOW, draw(), over=over)
+    for waiting in (None, WAITING):
+        life = Life(waiting, marked(EXPIRED))
 
-    assert change.answer
-    assert change.life.running is None
-    assert [task.revision for task in change.ended] == [RUNNING.task.revision]
+        change = lives.take_over(life, WAITING, NOW, draw(), over=over)
+
+        assert change.answer is (over or waiting is None)
+        assert change.life.running is None
+        assert [task.revision for task in change.ended] == [RUNNING.task.revision]

@@ -7,13 +7,14 @@ from contextlib import closing
 import pytest
 from tests.network.servers import until
 from tests.network.world import KIND
-from tests.stores.redis.conftest import MakeStore
+from tests.stores.redis.conftest import MakeStore, new_namespace
 from tests.stores.redis.ensembles import Watched
 from tests.stores.redis.trial import Trial
 
 from tarry.due import In
 from tarry.errors import StoreRefusedError, StoreUnavailableError
 from tarry.request import Request
+from tarry.stores.connect import connect
 from tarry.stores.store import Store
 from tarry.task import TaskRef
 from tarry.testing.conformance.kit import Ear, get, schedule
@@ -41,6 +42,16 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 def own(shared: Watched) -> Watched:
     """Servers for those who break them."""
     shared.heal()
+
+    def opens() -> bool:
+        # The sentinels may take the old primary for the new one for a moment.
+        try:
+            connect(shared.url, namespace=new_namespace()).close()
+        except StoreUnavailableError:
+            return False
+        return True
+
+    until(opens, "the primary takes writes", 60)
     return shared
 
 

@@ -27,7 +27,8 @@ def stale_payload(story: Story) -> Iterator[Violation]:
 def _may_have_come_down(story: Story, run: Run, made: Op | None) -> bool:
     """Say whether the revision of *run*, made by *made* if that is known, may have its payload.
 
-    A move and the next occurrence of a series keep the payload of the last schedule before them.
+    A move and the next occurrence of a series keep the payload of the last schedule before them;
+    of a declared series not of one that was cancelled behind the attempt whose end places it.
     """
     if made is not None and made.status in _SETTING and made.asked < run.at:
         return False
@@ -43,8 +44,22 @@ def _may_have_come_down(story: Story, run: Run, made: Op | None) -> bool:
 
 def _last_set_before(story: Story, run: Run) -> int:
     revision = run.start.revision
-    set_before = (r for r, op in story.known.items() if r < revision and op.status in _SETTING)
+    set_before = (
+        r
+        for r, op in story.known.items()
+        if r < revision and op.status in _SETTING and not _may_be_gone(story, op, run)
+    )
     return max(set_before, default=0)
+
+
+def _may_be_gone(story: Story, scheduled: Op, run: Run) -> bool:
+    """Say whether what was *scheduled* behind an attempt may have been cancelled with it."""
+    return story.declared and any(
+        cancel.answered > scheduled.asked
+        and cancel.asked < run.at
+        and cancel.status in {"", "running"}
+        for cancel in story.cancels
+    )
 
 
 def _is_revived(story: Story, run: Run) -> bool:
