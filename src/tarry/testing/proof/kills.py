@@ -126,13 +126,13 @@ def _postgres(*, keeps: bool) -> Iterator[Server]:
 
 SERVERS = {
     "redis": (_redis, _UP),
-    "postgresql": (_postgres, _UP),
+    "postgresql": (_postgres, 10 * _UP),
     "mysql": (_mysql, 10 * _UP),
     "mariadb": (_mysql, 10 * _UP),
 }
 """Servers that can be started to be killed, and for how long they live at least.
 
-Who connects to MariaDB anew has more to say and to hear before it is at work again.
+Who connects to a database anew has more to say and to hear before it is at work again.
 """
 
 
