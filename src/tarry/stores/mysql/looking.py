@@ -1,19 +1,19 @@
 """What operators see of the database: get, scan, counts, forecast and the doctor's look."""
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tarry import life as lives
 from tarry.clock import MS_PER_YEAR_9999
-from tarry.due import shown
-from tarry.errors import CursorError
 from tarry.life import Life
 from tarry.stores.mysql import rows
 from tarry.stores.mysql.exchange import Exchange
 from tarry.stores.mysql.lanes import Lanes
 from tarry.stores.mysql.links import Result
 from tarry.stores.mysql.plan import literal
-from tarry.stores.store import Counts, Filter, Page, matches
+from tarry.stores.sql import paging
+from tarry.stores.sql.paging import Place
+from tarry.stores.store import Counts, Filter, Page
 from tarry.task import Task, TaskRef, TaskState
 
 _EXAMINE = 10
@@ -21,9 +21,6 @@ _SNAPSHOT = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "START TRANSACTION WITH CONSISTENT SNAPSHOT",
 )
-_PAST_NUMBERS = 1 << 63
-_Place = tuple[int, int, int]
-"""Where a record stands in a scan: due, row, and 1 for what waits behind a running attempt."""
 
 
 class Looking:
@@ -91,13 +88,13 @@ class Looking:
     def _scan_live(
         self, lanes: dict[int, str], where: Filter, cursor: str | None, limit: int
     ) -> Page:
-        start = _parse(cursor)
+        start = paging.parse(cursor)
         examine = limit * _EXAMINE
         asked = [_leased(lane) for lane in lanes]
         if where.state is not TaskState.LEASED:
             asked += [_waiting(lane, where, start, examine) for lane in lanes]
         now, results = self._snapshot("scan", asked)
-        streams: list[Iterator[tuple[_Place, Task]]] = []
+        streams: list[Iterator[tuple[Place, Task]]] = []
         for number, kind in enumerate(lanes.values()):
             leased = _slots(kind, results[number].rows, now)
             streams.append(iter(sorted((pair for pair in leased if pair[0] > start), key=_first)))
@@ -106,14 +103,14 @@ class Looking:
                 found = results[len(lanes) + number].rows
                 streams.append(_tasks(kind, found))
         merged = heapq.merge(*streams, key=_first)
-        return _page(merged, where, limit, examine, lambda place: " ".join(map(str, place)))
+        return paging.page(merged, where, limit, examine, lambda place: " ".join(map(str, place)))
 
     def _scan_ended(
         self, lanes: dict[int, str], where: Filter, cursor: str | None, limit: int
     ) -> Page:
         assert where.state is not None  # noqa: S101 - what lives was scanned elsewhere
         examine = limit * _EXAMINE
-        start = 0 if cursor is None else _numbers(cursor, 1)[0]
+        start = 0 if cursor is None else paging.numbers(cursor, 1)[0]
         asked = [
             f"SELECT {rows.ENDED} FROM tarry_ended FORCE INDEX (state) "
             f"WHERE state = '{where.state.value}' AND lane = {lane} AND id > {start} "
@@ -127,7 +124,7 @@ class Looking:
             for kind, result in zip(lanes.values(), results, strict=True)
         ]
         merged = heapq.merge(*streams, key=_first)
-        return _page(merged, where, limit, examine, lambda place: str(place[0]))
+        return paging.page(merged, where, limit, examine, lambda place: str(place[0]))
 
     def counts(self, kinds: Sequence[str] | None) -> Mapping[str, Counts]:
         """Count tasks by kind; expired leases count as what they will be found to be."""
@@ -197,7 +194,7 @@ def _leased(lane: int) -> str:
     )
 
 
-def _waiting(lane: int, where: Filter, start: _Place, examine: int) -> str:
+def _waiting(lane: int, where: Filter, start: Place, examine: int) -> str:
     low = max(where.due_after or 0, start[0])
     high = MS_PER_YEAR_9999 + 1 if where.due_before is None else where.due_before
     return (
@@ -233,13 +230,13 @@ def _count(found: Sequence[rows.Row], others: list[Task], now: int, paused: bool
     )
 
 
-def _tasks(kind: str, found: Sequence[rows.Row]) -> Iterator[tuple[_Place, Task]]:
+def _tasks(kind: str, found: Sequence[rows.Row]) -> Iterator[tuple[Place, Task]]:
     for row in found:
         task = rows.task(kind, row)
         yield (task.due, rows.place(row), 0), task
 
 
-def _slots(kind: str, found: Sequence[rows.Row], now: int) -> Iterator[tuple[_Place, Task]]:
+def _slots(kind: str, found: Sequence[rows.Row], now: int) -> Iterator[tuple[Place, Task]]:
     """Show what is in the slots of leased refs, as it is by now."""
     for row in found:
         life: Life = lives.at(rows.life(kind, row)[0], now).life
@@ -249,45 +246,5 @@ def _slots(kind: str, found: Sequence[rows.Row], now: int) -> Iterator[tuple[_Pl
             yield (task.due, rows.place(row), slot), task
 
 
-def _first(pair: tuple[_Place, Task]) -> _Place:
+def _first(pair: tuple[Place, Task]) -> Place:
     return pair[0]
-
-
-def _page(
-    merged: Iterator[tuple[_Place, Task]],
-    where: Filter,
-    limit: int,
-    examine: int,
-    name: Callable[[_Place], str],
-) -> Page:
-    """Collect what matches until the page or the patience is used up."""
-    found: list[Task] = []
-    last: _Place | None = None
-    for examined, (place, task) in enumerate(merged):
-        if last is not None and (examined == examine or len(found) == limit):
-            return Page(found, name(last))
-        last = place
-        if matches(task, where):
-            found.append(task)
-    return Page(found, None)
-
-
-def _parse(cursor: str | None) -> _Place:
-    if cursor is None:
-        return (-1, -1, -1)
-    due, place, slot = _numbers(cursor, 3)
-    return due, place, slot
-
-
-def _numbers(cursor: str, count: int) -> list[int]:
-    """Return the *count* numbers that *cursor* names."""
-    try:
-        found = [int(word) for word in cursor.split(" ")]
-    except ValueError:
-        found = []
-    if len(found) != count or any(abs(number) >= _PAST_NUMBERS for number in found):
-        message = (
-            f"{shown(cursor)} is no cursor of this scan: hand back what the page before answered"
-        )
-        raise CursorError(message)
-    return found

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from tarry.errors import StoreUrlError
+from tarry.stores.options import number
 from tarry.stores.shown import shown_url
 
 FORMS = "mysql://[user[:password]@]host[:port]/database  mariadb://…"
@@ -97,7 +98,7 @@ def _options(query: str) -> dict[str, Any]:
     tls: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)):
         if name in _NUMBERS:
-            options[name] = _number(name, value)
+            options[name] = number(name, value, _NUMBERS)
         elif name == "unix_socket":
             options[name] = value
         elif name in _TEXTS:
@@ -106,15 +107,3 @@ def _options(query: str) -> dict[str, Any]:
             message = f"it has no option {name!r}, only {', '.join((*_NUMBERS, *_TEXTS))}"
             raise ValueError(message)
     return options | {"tls": tls}
-
-
-def _number(name: str, value: str) -> float:
-    low, high = _NUMBERS[name]
-    try:
-        number = float(value) if "timeout" in name else int(value)
-    except ValueError:
-        number = -1
-    if not low <= number <= high:
-        message = f"{name} is a number from {low} to {high}, not {value!r}"
-        raise ValueError(message)
-    return number

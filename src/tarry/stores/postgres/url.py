@@ -9,6 +9,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tarry.errors import StoreUrlError
+from tarry.stores.options import number
 from tarry.stores.shown import shown_url
 
 FORMS = "postgresql://[user:password@]host[:port]/database"
@@ -83,12 +84,4 @@ def _option(name: str, value: str) -> float | str:
             message = f"schema is a plain name in lower case, not {value!r}"
             raise ValueError(message)
         return value
-    low, high = _NUMBERS[name]
-    try:
-        number = float(value) if "timeout" in name else int(value)
-    except ValueError:
-        number = -1
-    if not low <= number <= high:
-        message = f"{name} is a number from {low} to {high}, not {value!r}"
-        raise ValueError(message)
-    return number
+    return number(name, value, _NUMBERS)

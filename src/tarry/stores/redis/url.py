@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from tarry.errors import StoreUrlError
+from tarry.stores.options import number
 from tarry.stores.redis.layout import MOST_SHARDS
 from tarry.stores.shown import shown_url
 
@@ -131,7 +132,7 @@ def _options(query: str, *, tls: bool) -> dict[str, Any]:
     tls_options: dict[str, str | bool] = {}
     for name, value in parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)):
         if name in _NUMBERS:
-            options[name] = _number(name, value)
+            options[name] = number(name, value, _NUMBERS)
         elif name in _SECRETS:
             options[name] = value
         elif tls and name in _TLS:
@@ -142,15 +143,3 @@ def _options(query: str, *, tls: bool) -> dict[str, Any]:
             message = f"it has no option {name!r}, only {known}"
             raise ValueError(message)
     return options | {"tls_options": tls_options}
-
-
-def _number(name: str, value: str) -> float:
-    low, high = _NUMBERS[name]
-    try:
-        number = float(value) if "timeout" in name else int(value)
-    except ValueError:
-        number = -1
-    if not low <= number <= high:
-        message = f"{name} is a number from {low} to {high}, not {value!r}"
-        raise ValueError(message)
-    return number

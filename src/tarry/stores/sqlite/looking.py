@@ -2,27 +2,24 @@
 
 import heapq
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from tarry import life as lives
 from tarry.clock import MS_PER_YEAR_9999, Clock
-from tarry.due import shown
-from tarry.errors import CursorError
 from tarry.life import Life
+from tarry.stores.sql import paging
+from tarry.stores.sql.paging import Place
 from tarry.stores.sqlite import record, rows
 from tarry.stores.sqlite.connection import Connections
 from tarry.stores.sqlite.lanes import Lanes
 from tarry.stores.sqlite.record import SQL
-from tarry.stores.store import Counts, Filter, Page, matches
+from tarry.stores.store import Counts, Filter, Page
 from tarry.task import Task, TaskRef, TaskState
 
 _EXAMINE = 10
-_PAST_NUMBERS = 1 << 63
 _json = msgspec.json.Encoder().encode
-_Place = tuple[int, int, int]
-"""Where a record stands in a scan: due, row, and 1 for what waits behind a running attempt."""
 
 
 class Looking:
@@ -69,7 +66,7 @@ class Looking:
         cursor: str | None,
         limit: int,
     ) -> Page:
-        start = _parse(cursor)
+        start = paging.parse(cursor)
         examine = limit * _EXAMINE
         streams = [iter(sorted(self._leased(db, lanes, start), key=lambda pair: pair[0]))]
         if where.state is not TaskState.LEASED:
@@ -77,7 +74,7 @@ class Looking:
                 self._waiting(db, lane, kind, where, start, examine) for lane, kind in lanes.items()
             ]
         merged = heapq.merge(*streams, key=lambda pair: pair[0])
-        return _page(merged, where, limit, examine, lambda place: " ".join(map(str, place)))
+        return paging.page(merged, where, limit, examine, lambda place: " ".join(map(str, place)))
 
     def _waiting(
         self,
@@ -85,9 +82,9 @@ class Looking:
         lane: int,
         kind: str,
         where: Filter,
-        start: _Place,
+        start: Place,
         examine: int,
-    ) -> Iterator[tuple[_Place, Task]]:
+    ) -> Iterator[tuple[Place, Task]]:
         asked = {
             "lane": lane,
             "low": where.due_after or 0,
@@ -100,8 +97,8 @@ class Looking:
             yield (row[2], row[0], 0), rows.task(kind, row)
 
     def _leased(
-        self, db: sqlite3.Connection, lanes: dict[int, str], start: _Place
-    ) -> Iterator[tuple[_Place, Task]]:
+        self, db: sqlite3.Connection, lanes: dict[int, str], start: Place
+    ) -> Iterator[tuple[Place, Task]]:
         now = self._clock.now()
         for lane, key in db.execute(SQL["scan_leased"], (_json(list(lanes)),)).fetchall():
             found = record.read(db, lane, lanes[lane], key)
@@ -123,7 +120,7 @@ class Looking:
         examine = limit * _EXAMINE
         asked = {
             "state": where.state.value,
-            "id": 0 if cursor is None else _numbers(cursor, 1)[0],
+            "id": 0 if cursor is None else paging.numbers(cursor, 1)[0],
             "now": self._clock.now(),
             "limit": examine + 1,
         }
@@ -137,7 +134,7 @@ class Looking:
             for lane, kind in lanes.items()
         ]
         merged = heapq.merge(*streams, key=lambda pair: pair[0])
-        return _page(merged, where, limit, examine, lambda place: str(place[0]))
+        return paging.page(merged, where, limit, examine, lambda place: str(place[0]))
 
     def counts(self, kinds: Sequence[str] | None) -> Mapping[str, Counts]:
         """Count tasks by kind; expired leases count as what they will be found to be."""
@@ -216,44 +213,3 @@ class Looking:
 def _tasks(life: Life) -> list[Task]:
     running = [] if life.running is None else [life.running.task]
     return running + ([] if life.waiting is None else [life.waiting])
-
-
-def _page(
-    merged: Iterator[tuple[_Place, Task]],
-    where: Filter,
-    limit: int,
-    examine: int,
-    name: Callable[[_Place], str],
-) -> Page:
-    """Collect what matches until the page or the patience is used up."""
-    found: list[Task] = []
-    last: _Place | None = None
-    for examined, (place, task) in enumerate(merged):
-        if last is not None and (examined == examine or len(found) == limit):
-            return Page(found, name(last))
-        last = place
-        if matches(task, where):
-            found.append(task)
-    return Page(found, None)
-
-
-def _parse(cursor: str | None) -> _Place:
-    if cursor is None:
-        return (-1, -1, -1)
-    due, place, slot = _numbers(cursor, 3)
-    return due, place, slot
-
-
-def _numbers(cursor: str, count: int) -> list[int]:
-    """Return the *count* numbers that *cursor* names."""
-    try:
-        found = [int(word) for word in cursor.split(" ")]
-    except ValueError:
-        found = []
-    # SQLite's integers have 64 bits.
-    if len(found) != count or any(abs(number) >= _PAST_NUMBERS for number in found):
-        message = (
-            f"{shown(cursor)} is no cursor of this scan: hand back what the page before answered"
-        )
-        raise CursorError(message)
-    return found
