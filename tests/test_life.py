@@ -602,6 +602,7 @@ ENDED = (replace(marked(EXPIRED, keep_ms=8).task, state=TaskState.CANCELLED, end
         (BEHIND, lambda life: lives.reschedule(life, Move(REF, In(5)), NOW, draw())),
         (BEHIND, lambda life: lives.reschedule(life, Move(REF, In(5), if_revision=1), NOW, draw())),
         (BEHIND, lambda life: lives.cancel(life, Cancellation(REF, 1), NOW)),
+        (BEHIND, lambda life: lives.cancel(life, Cancellation(REF, only_running=True), NOW)),
         (GONE, lambda life: lives.cancel(life, Cancellation(REF), NOW)),
         (GONE, lambda life: lives.revive(life, None, NOW, draw())),
         (GONE, lambda life: lives.revive(life, LETTER, NOW, draw())),

@@ -1,7 +1,8 @@
 """Every benchmark runs, ends by itself, leaves nothing behind and tells the figures it is for.
 
 What the figures are is not tested: a test machine is never quiet. peers.py installs other
-packages, so that it is run by hand; redis/rivals.py is run without its peers.
+packages, so that it is run by hand; redis/rivals.py and postgres/pg_rivals.py are run without
+their peers.
 """
 
 import json
@@ -133,10 +134,16 @@ MYSQL_FIGURES = {
 
 
 ON_POSTGRES = BENCHMARKS / "postgres"
+POSTGRES_SHARED = {"above_postgres", "pg_server"}
+POSTGRES_SIDES = {f"pg_{name}" for name in ("pgqueuer", "procrastinate", "tarry")}
 POSTGRES_FIGURES = {
     "pg_due_burst": {"async"},
     "pg_growth": {"schedule_4000_growth", "size_after_cycles"},
     "pg_punctual": {"p50", "p99", "early"},
+    "pg_rivals": {
+        f"tarry_{figure}"
+        for figure in ("schedule", "batches", "burst", "burst_not_run", "late_p50", "late_p99")
+    },
     "pg_verbs": {"schedule", "schedule_many", "claim_and_settle"},
 }
 
@@ -144,7 +151,7 @@ POSTGRES_FIGURES = {
 def test_every_benchmark_on_postgres_is_known() -> None:
     found = {path.stem for path in ON_POSTGRES.glob("*.py")}
 
-    assert found == POSTGRES_FIGURES.keys() | {"pg_server"}
+    assert found == POSTGRES_FIGURES.keys() | POSTGRES_SHARED | POSTGRES_SIDES
 
 
 @pytest.mark.slow

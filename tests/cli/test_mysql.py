@@ -11,9 +11,12 @@ from pathlib import Path
 import pymysql
 import pytest
 from click.testing import Result
+from pymysql.constants import CLIENT
+from tests.cli.moving import moves_there_and_back
 from tests.network.servers import HOST, Server, mariadb, reserved, until
 
 from tarry import Tarry
+from tarry.stores.mysql.url import parse
 
 Run = Callable[..., Result]
 Spawn = Callable[..., subprocess.Popen[str]]
@@ -48,6 +51,39 @@ def test_migrate_makes_the_tables_once(run: Run) -> None:
     assert json.loads(run("migrate", "--json").stdout) == {"applied": [], "layout": "1"}
 
 
+def test_migrate_tells_what_is_left_and_changes_nothing(run: Run) -> None:
+    for _ in range(2):
+        assert run("migrate", "--status").stdout == "current: layout none\npending: 0001 first\n"
+        assert "CREATE TABLE IF NOT EXISTS tarry_task" in run("migrate", "--sql").stdout
+    run("migrate")
+
+    assert json.loads(run("migrate", "--status", "--json").stdout) == {"layout": 1, "pending": []}
+    assert run("migrate", "--sql").stdout == ""
+
+
+def test_what_migrate_prints_can_be_run_by_anybody(run: Run, url: str) -> None:
+    place = parse(url)
+    sql = run("migrate", "--sql").stdout
+    with closing(
+        pymysql.connect(
+            host=HOST,
+            port=place.port,
+            user="root",
+            database=place.database,
+            client_flag=CLIENT.MULTI_STATEMENTS,
+        )
+    ) as operator:
+        for _ in range(2):
+            with operator.cursor() as cursor:
+                cursor.execute(sql)
+                while cursor.nextset():
+                    pass
+        operator.commit()
+
+    assert run("migrate").stdout == "current: layout 1\n"
+    assert run("doctor").exit_code == 0
+
+
 def test_doctor_shows_what_is_promised(run: Run, shop: Tarry) -> None:
     said = run("doctor")
     found = json.loads(run("doctor", "--json").stdout)
@@ -67,6 +103,12 @@ def test_a_server_that_does_not_answer_is_exit_5_and_shows_no_password(run: Run)
 
     assert "did not answer" in said.stderr
     assert "hunter2" not in said.output
+
+
+def test_everything_moves_from_a_server_to_a_file_and_back(
+    run: Run, shop: Tarry, bury: Callable[..., None]
+) -> None:
+    moves_there_and_back(run, shop, bury)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from click.testing import Result
+from tests.cli.moving import moves_there_and_back
 from tests.network.servers import HOST, reserved, shared_postgres, until
 
 from tarry import Tarry
@@ -47,10 +48,13 @@ def test_migrate_tells_what_is_left_and_applies_it_once(run: Run, url: str) -> N
     status = run("migrate", "--status").stdout
     sql = run("migrate", "--sql").stdout
 
-    assert status == "current: layout none\npending: 0001 first\npending: 0002 for_people\n"
-    assert sql.count("BEGIN;") == sql.count("COMMIT;") == 2
-    assert json.loads(run("migrate", "--json").stdout)["layout"] == "2"
-    assert run("migrate").stdout == "current: layout 2\n"
+    assert status.splitlines() == [
+        "current: layout none",
+        *(f"pending: {step}" for step in ("0001 first", "0002 for_people", "0003 take_over")),
+    ]
+    assert sql.count("BEGIN;") == sql.count("COMMIT;") == 3
+    assert json.loads(run("migrate", "--json").stdout)["layout"] == "3"
+    assert run("migrate").stdout == "current: layout 3\n"
     assert run("migrate", "--sql").stdout == ""
 
 
@@ -58,7 +62,7 @@ def test_what_migrate_prints_can_be_run_by_anybody(run: Run, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as db:
         db.execute(run("migrate", "--sql").stdout)
 
-    assert json.loads(run("migrate", "--status", "--json").stdout) == {"layout": 2, "pending": []}
+    assert json.loads(run("migrate", "--status", "--json").stdout) == {"layout": 3, "pending": []}
     assert run("doctor").exit_code == 0
 
 
@@ -79,6 +83,12 @@ def test_a_server_that_does_not_answer_is_exit_5(run: Run) -> None:
     assert json.loads(health.stdout)["ok"] is False
     assert "did not answer" in listed.stderr
     assert "hunter2" not in listed.output + health.output
+
+
+def test_everything_moves_from_a_server_to_a_file_and_back(
+    run: Run, shop: Tarry, bury: Callable[..., None]
+) -> None:
+    moves_there_and_back(run, shop, bury)
 
 
 @pytest.mark.slow

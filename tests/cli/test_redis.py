@@ -4,18 +4,17 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from msgspec.structs import replace
 from redis import Redis
 from tests.cli.conftest import stays
+from tests.cli.moving import moves_there_and_back
 from tests.network.servers import HOST, Server, reserved, until
 
-from tarry import Tarry, Task, TaskState
-from tarry.stores.store import Filter
+from tarry import Tarry
 
 Run = Callable[..., Result]
 Spawn = Callable[..., subprocess.Popen[str]]
@@ -108,25 +107,7 @@ def test_the_demo_keeps_every_promise_and_leaves_nothing_behind(
     assert stays(operator) == []
 
 
-def test_everything_moves_from_a_file_to_a_server_and_back(
-    run: Run, shop: Tarry, bury: Callable[..., None], tmp_path: Path
+def test_everything_moves_from_a_server_to_a_file_and_back(
+    run: Run, shop: Tarry, bury: Callable[..., None]
 ) -> None:
-    shop.schedule("order.cancel", "1h", key="42", payload={"order_id": 42}, headers={"trace": "ä"})
-    shop.schedule("report", "1h", key="r", every="1h")
-    bury("payment.notify", "88", reason="card refused")
-    there = ("--store", f"sqlite:///{tmp_path}/there.db")
-
-    for store in ((), there):
-        assert run("export", f"{len(store)}.ndjson", *store).exit_code == 0
-        other = there if not store else ("--store", shop.url, "--namespace", "back")
-        said = run("import", f"{len(store)}.ndjson", *other)
-        assert said.stdout == "imported: tasks 2, dead letters 1\n"
-
-    with Tarry(shop.url, namespace="back") as back:
-        for state in (TaskState.SCHEDULED, TaskState.DEAD):
-            found = [app.store.scan(Filter(state)).tasks for app in (shop, back)]
-            assert _alike(found[0]) == _alike(found[1])
-
-
-def _alike(tasks: Sequence[Task]) -> list[Task]:
-    return sorted((replace(task, revision=0) for task in tasks), key=lambda task: task.ref)
+    moves_there_and_back(run, shop, bury)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.examples.conftest import anywhere
 from tests.network.servers import HOST, Server
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -74,15 +75,17 @@ def test_an_example_is_named_in_the_table_of_examples(name: str) -> None:
     assert f"({name}.py)" in (EXAMPLES / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.medium("redis")
+@pytest.mark.parametrize("medium", anywhere()[1:])
 @pytest.mark.parametrize("name", sorted(LAST_LINES.keys() - NOT_THERE))
-def test_an_example_tells_the_same_story_on_redis(
+def test_an_example_tells_the_same_story_on_a_server(
     name: str,
-    on_redis: None,
+    medium: str,
+    request: pytest.FixtureRequest,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    request.getfixturevalue(f"on_{medium}")
     monkeypatch.chdir(tmp_path)
     # Not syspath_prepend: what it does to the caches of imports is not for beside other threads.
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from psycopg import Error as PostgresError
 from tests.network import wire
 from tests.network.servers import HOST, LIMIT, UNSYNCED, Server, postgres, python, redis
 from tests.network.socket_store import TIMEOUT, SocketStore
@@ -24,7 +25,9 @@ from tests.network.socket_store import TIMEOUT, SocketStore
 from tarry.clock import nap
 from tarry.stores.mysql.store import MysqlStore
 from tarry.stores.mysql.url import parse as parse_mysql
+from tarry.stores.postgres.errors import unreached
 from tarry.stores.postgres.links import Link as PostgresLink
+from tarry.stores.postgres.links import LinkLostError
 from tarry.stores.postgres.store import PostgresStore
 from tarry.stores.postgres.url import parse as parse_postgres
 from tarry.stores.postgres.verbs import TYPES, statement
@@ -262,7 +265,12 @@ class PostgresMedium(Medium):
         def open_counted() -> PostgresLink:
             link = open_link()
             # What was prepared begins, from then on, with the name of its statement.
-            link.prepare([one for one in named if one.name.decode() in _STATEMENTS], LIMIT)
+            try:
+                link.prepare([one for one in named if one.name.decode() in _STATEMENTS], LIMIT)
+            except (LinkLostError, PostgresError) as error:
+                # Cut off just now: a store says that in its own words, and so it is said here.
+                link.close()
+                raise unreached(str(error), place.text) from error
             return cast("PostgresLink", _CountedLink(link, sent))
 
         links.open = open_counted  # type: ignore[method-assign]

@@ -51,6 +51,10 @@ def plan(url: str) -> tuple[int, list[tuple[str, str]]]:
         from tarry.stores.postgres.plan import plan as plan_postgres  # noqa: PLC0415
 
         return plan_postgres(url)
+    if url.partition(":")[0] in mysql.SCHEMES:
+        from tarry.stores.mysql.layout import plan as plan_mysql  # noqa: PLC0415
+
+        return plan_mysql(url)
     if url.startswith("sqlite:"):
         from tarry.stores.sqlite.file import plan as plan_sqlite  # noqa: PLC0415
 

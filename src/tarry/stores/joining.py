@@ -36,11 +36,13 @@ class Joins(ABC):
     joined_drivers: frozenset[str] = frozenset()
     """Drivers whose style of parameters the statements have; none: whatever the caller uses."""
 
-    def join_check(self) -> Steps[None]:
+    def join_check(self, connection: object) -> Steps[None]:
         """Raise StoreRefusedError if the transaction is not one of the store's own database.
 
-        Runs before every verb and writes nothing.
+        Runs before every verb and writes nothing; *connection* is the driver's own, for a store
+        that looks once at each. Nothing to do where the statements of the verbs see it themselves.
         """
+        del connection
         yield from ()
 
     @abstractmethod

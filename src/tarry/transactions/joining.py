@@ -41,7 +41,7 @@ class Joined:
         return await self.transaction.arun(self._checked(verb))
 
     def _checked(self, verb: Callable[[Joins], Steps[T]]) -> Steps[T]:
-        yield from self._store.join_check()
+        yield from self._store.join_check(self.transaction.below())
         return (yield from verb(self._store))
 
     def wake(self, due: int) -> bool:

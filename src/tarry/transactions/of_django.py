@@ -26,6 +26,10 @@ class OfDjango(Transaction):
         name: str = self._connection.Database.__name__
         return name.partition(".")[0]
 
+    def below(self) -> object:
+        """Return what Django has opened."""
+        return self._connection.connection
+
     def refuse_autocommit(self) -> None:
         """Refuse a connection outside of `atomic()`."""
         if self._connection.get_autocommit():

@@ -26,6 +26,10 @@ class OfSqlite(Transaction):
     def __str__(self) -> str:
         return "a sqlite3 connection"
 
+    def below(self) -> object:
+        """Return it."""
+        return self._connection
+
     def refuse_autocommit(self) -> None:
         """Refuse a connection that begins nothing by itself and has begun nothing."""
         if not begins(self._connection):
@@ -67,6 +71,10 @@ class OfAiosqlite(Transaction):
 
     def __str__(self) -> str:
         return "an aiosqlite connection"
+
+    def below(self) -> object:
+        """Return it."""
+        return self._connection
 
     def refuse_autocommit(self) -> None:
         """Refuse a connection that begins nothing by itself and has begun nothing."""
@@ -113,6 +121,10 @@ class OfPsycopg(Transaction):
 
     def __str__(self) -> str:
         return f"a psycopg {'AsyncConnection' if self.awaited else 'Connection'}"
+
+    def below(self) -> object:
+        """Return it."""
+        return self._connection
 
     def refuse_autocommit(self) -> None:
         """Refuse a connection that begins nothing by itself and has begun nothing."""
@@ -162,6 +174,10 @@ class OfMysql(Transaction):
 
     def __str__(self) -> str:
         return f"a {self._driver} connection"
+
+    def below(self) -> object:
+        """Return it."""
+        return self._connection
 
     def refuse_autocommit(self) -> None:
         """Refuse a connection that begins nothing by itself and has begun nothing."""

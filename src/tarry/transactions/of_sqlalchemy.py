@@ -46,6 +46,11 @@ class OfSqlalchemy(Transaction):
         name: str = bind.dialect.driver
         return _DRIVERS.get(name, name)
 
+    def below(self) -> object:
+        """Return what the pool has lent."""
+        connection = self._plain.connection() if self._session else self._plain
+        return connection.connection.driver_connection
+
     def refuse_autocommit(self) -> None:
         """Leave it to `run`: which connection it is shows when the transaction has begun."""
 

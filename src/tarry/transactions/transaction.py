@@ -31,6 +31,10 @@ class Transaction(ABC):
         """The package of the driver below: sqlite3, psycopg, pymysql and so on."""
 
     @abstractmethod
+    def below(self) -> object:
+        """Return the driver's own connection; asked for while `run` runs, when there is one."""
+
+    @abstractmethod
     def refuse_autocommit(self) -> None:
         """Raise if each statement would be committed by itself."""
 

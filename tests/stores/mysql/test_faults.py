@@ -383,3 +383,28 @@ def test_an_even_part_of_a_claim_goes_to_each_kind_also_when_it_goes_on(
 
     assert [len(leases) for leases in taken] == [100, 100, 100, 100, 50, 0]
     assert [sum(lease.ref.kind == "b" for lease in leases) for leases in taken[:3]] == [50] * 3
+
+
+# ---- snapshots
+
+
+def test_an_old_snapshot_hides_no_task_and_makes_nobody_spin(
+    make_store: MakeStore, server: Server
+) -> None:
+    store = make_store()
+    with closing(plain(server)) as old:
+        say(old, "START TRANSACTION WITH CONSISTENT SNAPSHOT", "SELECT COUNT(*) FROM tarry_task")
+        for start in range(0, 2_000, 500):
+            refs = [TaskRef(KIND, str(start + n)) for n in range(500)]
+            store.schedule([Request(ref, In(0)) for ref in refs])
+            leases = store.claim([KIND], limit=500, lease_ms=30_000, holder="w").leases
+            assert len(leases) == 500
+            store.settle([Settlement(lease, DONE) for lease in leases])
+        store.schedule([Request(REF, In(0))])
+
+        [lease] = store.claim([KIND], limit=10, lease_ms=30_000, holder="w").leases
+        store.settle([Settlement(lease, DONE)])
+        empty = store.claim([KIND], limit=10, lease_ms=30_000, holder="w")
+
+        assert lease.ref == REF
+        assert (empty.leases, empty.next_due) == ([], None)

@@ -6,17 +6,23 @@ from typing import Any, TypeVar
 
 import pymysql
 import pytest
-from tests.network.servers import Server
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+from tests.network.servers import HOST, Server, mariadb
 from tests.stores.mysql.conftest import MakeStore, plain
 
 from tarry.answers import CancelResult, MoveStatus, ScheduleStatus, SettleResult
 from tarry.attempt import DONE, Dead, Retry
 from tarry.due import In
+from tarry.errors import StoreRefusedError
 from tarry.request import Cancellation, Move, OnConflict, Request, Settlement
 from tarry.stores.joining import Rows, Statement
 from tarry.stores.mysql.store import MysqlStore
+from tarry.stores.mysql.url import parse
 from tarry.task import TaskRef, TaskState
 from tarry.testing.conformance.kit import Ear
+from tarry.testing.proof.mysql_server import url
+from tarry.transactions.joining import Joined
 
 pytestmark = pytest.mark.medium("mysql")
 
@@ -212,3 +218,71 @@ def test_another_process_sees_a_commit_at_its_next_look(
 
     assert ear.heard(1) == [answer.due]
     ear.undo()
+
+
+# ---- transactions of another server
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[Server]:
+    """Start another server, with a database of the same name and the same tables."""
+    with mariadb() as server:
+        MysqlStore(parse(url(server.port))).close()
+        yield server
+
+
+def schedule(store: MysqlStore, tx: Any) -> None:
+    Joined(store, tx).run(lambda joins: joins.join_schedule([Request(REF, In(60_000))]))
+
+
+def test_a_transaction_of_another_server_is_refused(
+    make_store: MakeStore, elsewhere: Server
+) -> None:
+    store = make_store()
+
+    with closing(plain(elsewhere)) as db:
+        with pytest.raises(StoreRefusedError, match="nothing was written"):
+            schedule(store, db)
+        with db.cursor() as cursor:
+            cursor.execute("SELECT * FROM tarry_task")
+            assert cursor.fetchall() == ()
+
+    engine = create_engine(f"mysql+pymysql://root@{HOST}:{elsewhere.port}/tarry")
+    with Session(engine) as session, pytest.raises(StoreRefusedError):
+        schedule(store, session)
+    engine.dispose()
+    assert store.get([REF]) == [None]
+
+
+def test_a_connection_is_asked_once_where_it_leads(
+    make_store: MakeStore, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store()
+    said: list[str] = []
+    with closing(plain(server)) as db:
+        query = db.query
+
+        def heard(sql: str, *more: Any) -> int:
+            said.append(sql)
+            return query(sql, *more)
+
+        monkeypatch.setattr(db, "query", heard)
+        schedule(store, db)
+        schedule(store, db)
+        db.commit()
+
+    assert [sql.split()[0] for sql in said] == ["SELECT", "INSERT", "INSERT"]
+    assert store.get([REF]) != [None]
+
+
+def test_a_server_that_took_over_is_known_after_a_second_look(
+    make_store: MakeStore, server: Server
+) -> None:
+    store = make_store()
+    store._server = "before"
+
+    with closing(plain(server)) as db:
+        schedule(store, db)
+        db.commit()
+
+    assert store.get([REF]) != [None]

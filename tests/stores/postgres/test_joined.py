@@ -3,20 +3,29 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
 import psycopg
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
+from tests.network.servers import postgres
 from tests.stores.postgres.conftest import MakeStore
 
 from tarry.answers import CancelResult, MoveStatus, ScheduleStatus, SettleResult
 from tarry.attempt import DONE, Retry
 from tarry.due import By, In
+from tarry.errors import StoreRefusedError
 from tarry.request import Cancellation, Move, Request, Settlement
+from tarry.stores.connect import connect
 from tarry.stores.joining import Steps
 from tarry.stores.postgres.store import PostgresStore
 from tarry.stores.store import Store
 from tarry.task import TaskRef
+from tarry.testing.proof.postgres_server import PostgresServer
+from tarry.transactions.joining import Joined
 
 T = TypeVar("T")
 KIND = "order.cancel"
@@ -254,3 +263,78 @@ def test_sql_alone_refuses_what_tarry_would_refuse(
 ) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue):
         caller.db.execute("SELECT tarry.later(%s, %s, %s, interval '1 minute')", words)
+
+
+# ---- transactions of another database
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """Start another server, whose database has the same name and the same schema."""
+    server = postgres()
+    connect(server.url).close()
+    yield server.url
+    server.close()
+
+
+def refused(store: PostgresStore, tx: Any) -> str:
+    with pytest.raises(StoreRefusedError, match="nothing was written") as error:
+        Joined(store, tx).run(lambda joins: joins.join_schedule([request()]))
+    return str(error.value)
+
+
+def test_a_transaction_of_another_database_is_refused(
+    make_store: MakeStore, new_database: Callable[[], str]
+) -> None:
+    store, other = make_store(), new_database()
+
+    with psycopg.connect(other) as db:
+        assert "without 'tarry'" in refused(store, db)
+    connect(other).close()
+    with psycopg.connect(other) as db:
+        assert "another one" in refused(store, db)
+
+    with closing(connect(other, namespace=store.namespace)) as there:
+        assert not waits(there)
+    assert not waits(store)
+
+
+def test_a_transaction_of_another_server_is_refused(server: PostgresServer, elsewhere: str) -> None:
+    with (
+        closing(connect(server.url)) as store,
+        closing(connect(elsewhere)) as there,
+        psycopg.connect(elsewhere) as db,
+    ):
+        assert isinstance(store, PostgresStore)
+        assert "another one" in refused(store, db)
+        db.commit()
+
+        assert not waits(there)
+
+
+def test_an_awaited_transaction_and_one_of_sqlalchemy_are_refused_too(
+    store: PostgresStore, new_database: Callable[[], str]
+) -> None:
+    other = new_database()
+
+    async def awaited() -> None:
+        async with await psycopg.AsyncConnection.connect(other) as db:
+            await Joined(store, db).arun(lambda joins: joins.join_schedule([request()]))
+
+    with pytest.raises(StoreRefusedError, match="nothing was written"):
+        asyncio.run(awaited())
+    engine = create_engine(other.replace("://", "+psycopg://"), poolclass=NullPool)
+    with Session(engine) as session:
+        assert "without 'tarry'" in refused(store, session)
+
+
+def test_a_copy_that_took_over_is_known_after_a_second_look(
+    store: PostgresStore, caller: Counting
+) -> None:
+    store._joined._home = (1, "before")
+
+    [answer] = caller.run(store.join_schedule([request()]))
+    caller.run(store.join_cancel([Cancellation(REF)]))
+
+    assert answer.status is ScheduleStatus.CREATED
+    assert caller.statements == 3

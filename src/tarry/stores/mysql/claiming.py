@@ -380,9 +380,14 @@ class _Shares:
         self._more += [(lane, row) for row in got]
 
     def fill(self) -> None:
-        """Take the earliest of what else is due."""
-        self._more.sort(key=lambda pair: int(pair[1][0].split(",", 2)[1]))
-        self.chosen += self._more[: self.rest()]
+        """Take the earliest of what else is due.
+
+        What came in between, due earlier, moves what is taken already behind the offset.
+        """
+        taken = {rows.place(row) for _, row in self.chosen}
+        more = [pair for pair in self._more if rows.place(pair[1]) not in taken]
+        more.sort(key=lambda pair: int(pair[1][0].split(",", 2)[1]))
+        self.chosen += more[: self.rest()]
 
 
 def _due(lane: int, count: int, offset: int, low: tuple[int, int] | None) -> str:

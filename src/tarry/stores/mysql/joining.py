@@ -1,14 +1,17 @@
 """Joining: the verbs of the store as statements for a caller's own transaction.
 
 A schedule is one statement on MariaDB; MySQL, whose writes answer with no rows, needs a second one
-to read what it did. Tables are named with their database: the caller's connection may use another.
+to read what it did. Tables are named with their database: the caller's connection may use another,
+but of the same server, of which each connection is asked once.
 """
 
 import re
 from collections.abc import Generator, Iterable, Sequence
 from typing import TypeVar
+from weakref import WeakSet
 
 from tarry.answers import CancelResult, Moved, Scheduled, SettleResult
+from tarry.errors import StoreRefusedError
 from tarry.request import Cancellation, Move, Request, Settlement
 from tarry.stores.joining import Joins, Rows, Statement, Steps
 from tarry.stores.mysql import verbs
@@ -22,6 +25,8 @@ A = TypeVar("A")
 
 _TABLE = re.compile(r"\btarry_(?=task|lane|ended)")
 _NO_LANE = 0
+_SERVER = "CONCAT_WS(' ', @@hostname, @@port, @@datadir)"
+"""What a server says it is, by whatever name or proxy it was reached."""
 
 
 class Joining(Joins):
@@ -31,8 +36,28 @@ class Joining(Joins):
     _lanes: Lanes
     _wakeups: Wakeups
     _database: str
+    _server = ""
+    _checked: WeakSet[object]
 
     joined_drivers = frozenset({"MySQLdb", "pymysql"})
+
+    def join_check(self, connection: object) -> Steps[None]:
+        """Refuse a connection to another server; asks once for each connection."""
+        if connection in self._checked:
+            return
+        [[server]] = yield Statement(f"SELECT {_SERVER}")
+        if server != self._server:
+            # Not known yet, or another one has taken over.
+            [own] = self._exchange.ask(f"SELECT {_SERVER}")
+            self._server = own.rows[0][0]
+        if server != self._server:
+            message = (
+                f"the transaction is one of the server {server}, the tasks are in "
+                f"{self._database!r} of {self._server} (host, port, folder); nothing was written; "
+                "what commits together lies on one server"
+            )
+            raise StoreRefusedError(message)
+        self._checked.add(connection)
 
     def join_schedule(self, requests: Sequence[Request]) -> Steps[list[Scheduled]]:
         """Place requests when the caller commits."""

@@ -5,7 +5,7 @@ are done is noted after each, and one that was interrupted in between is done ag
 table, column or index is there already is then no error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pymysql
@@ -13,11 +13,14 @@ import pymysql
 from tarry.errors import SchemaVersionError, StoreBusyError
 from tarry.stores.mysql.errors import code_of
 from tarry.stores.mysql.exchange import FAILURES, Exchange
-from tarry.stores.mysql.links import Link
-from tarry.stores.mysql.url import Place
+from tarry.stores.mysql.links import Link, Links, Result
+from tarry.stores.mysql.url import Place, parse
 from tarry.stores.sql.migrate import Migration, load
 
 MIGRATIONS = "tarry.stores.mysql"
+Notes = Mapping[int, tuple[int, int]]
+"""How many statements of each migration are done, and whether these are all."""
+_NOTED = "SELECT number, done, finished FROM tarry_layout"
 _NOTES = (
     "CREATE TABLE IF NOT EXISTS tarry_layout (number INT NOT NULL PRIMARY KEY, "
     "done INT NOT NULL, finished TINYINT NOT NULL) ENGINE = InnoDB"
@@ -43,25 +46,35 @@ class Layout:
 
     def present(self) -> int:
         """Return the layout that is there, 0 for none; refuses one of a newer version."""
-        return self._exchange.patiently(self._read)
+        return _finished(self._exchange.patiently(self._read))
 
-    def _read(self) -> int:
+    def plan(self) -> tuple[int, list[tuple[str, str]]]:
+        """Return the layout that is there, and the name and SQL of each step that is left."""
+        notes = self._exchange.patiently(self._read)
+        present = _finished(notes)
+        return present, [
+            (_title(step), _sql(step, notes.get(step.number, (0, 0))[0]))
+            for step in self._migrations
+            if step.number > present
+        ]
+
+    def _read(self) -> Notes:
         with self._exchange.link() as link:
             try:
-                [found] = link.run(["SELECT number, finished FROM tarry_layout ORDER BY number"])
+                [found] = link.run([_NOTED])
             except pymysql.ProgrammingError as error:
                 if code_of(error) != _NO_TABLE:
                     raise
-                return 0
-        done = [number for number, finished in found.rows if finished]
-        newest = max((number for number, _ in found.rows), default=0)
+                return {}
+        notes = _notes(found)
+        newest = max(notes, default=0)
         if newest > self.newest:
             message = (
                 f"{self._place.text} has layout {newest}, made by a newer tarry; this one knows "
                 f"{self.newest}: upgrade it; nothing was written"
             )
             raise SchemaVersionError(message)
-        return max(done, default=0)
+        return notes
 
     def pending(self) -> list[Migration]:
         """Return the migrations that are to come."""
@@ -78,13 +91,13 @@ class Layout:
         applied = []
         with self._exchange.link() as link, self._alone(link):
             link.run([_NOTES])
-            [found] = link.run(["SELECT number, done, finished FROM tarry_layout"])
-            notes = {number: (done, finished) for number, done, finished in found.rows}
+            [found] = link.run([_NOTED])
+            notes = _notes(found)
             for migration in self._migrations:
                 done, finished = notes.get(migration.number, (0, 0))
                 if not finished:
                     _apply(link, migration, done)
-                    applied.append(f"{migration.number:04d} {migration.name}")
+                    applied.append(_title(migration))
         return applied
 
     @contextmanager
@@ -119,4 +132,36 @@ def _apply(link: Link, migration: Migration, done: int) -> None:
 
 
 def _note(link: Link, migration: Migration, done: int, *, finished: bool) -> None:
-    link.run([f"REPLACE INTO tarry_layout VALUES ({migration.number}, {done}, {finished:d})"])
+    link.run([_noting(migration, done, finished=finished)])
+
+
+def _noting(migration: Migration, done: int, *, finished: bool) -> str:
+    return f"REPLACE INTO tarry_layout VALUES ({migration.number}, {done}, {finished:d})"
+
+
+def _notes(found: Result) -> Notes:
+    return {number: (done, finished) for number, done, finished in found.rows}
+
+
+def _finished(notes: Notes) -> int:
+    return max((number for number, (_, finished) in notes.items() if finished), default=0)
+
+
+def _title(migration: Migration) -> str:
+    return f"{migration.number:04d} {migration.name}"
+
+
+def _sql(migration: Migration, done: int) -> str:
+    """Return what is left of a step, with the note that it is finished."""
+    whole = _noting(migration, len(migration.statements), finished=True)
+    return ";\n\n".join([_NOTES, *migration.statements[done:], whole]) + ";\n"
+
+
+def plan(url: str) -> tuple[int, list[tuple[str, str]]]:
+    """Return the layout at *url*, and the name and SQL of each step that is left."""
+    place = parse(url)
+    links = Links(place)
+    try:
+        return Layout(Exchange(place, "", links, None), place).plan()
+    finally:
+        links.close()

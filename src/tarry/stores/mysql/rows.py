@@ -188,7 +188,7 @@ def columns(life: Life) -> dict[str, Any]:
     lease = {"leased": 1, "at": running.expires, "token": running.token}
     behind = _NO_BEHIND
     if waiting is not None:
-        # What waits behind an attempt was never attempted itself.
+        # What waits behind an attempt was never attempted itself, or it is forgotten: take_over.
         fresh = record(waiting)
         behind = {name: fresh[name.removeprefix("b_")] for name in _NO_BEHIND}
     return record(running.task) | lease | behind

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import msgspec
 
@@ -88,12 +89,14 @@ class MysqlStore(Joining, Store):
             wakeup="poll 100ms",
             joins_transactions=True,
             remembers_calls=True,
+            takes_over=True,
         )
         self._lanes = Lanes(self._exchange, namespace)
         self._claiming = Claiming(self._exchange, self._lanes, rng or random.SystemRandom())
         self._looking = Looking(self._exchange, self._lanes)
         self._wakeups = Wakeups(self._exchange, namespace)
         self._database = place.database
+        self._checked = WeakSet()
 
     # ---- the caller's verbs
 
@@ -120,6 +123,13 @@ class MysqlStore(Joining, Store):
     def purge(self, refs: Sequence[DeadRef], *, call: str = "") -> list[bool]:
         """Delete dead letters."""
         return self._each("purge", verbs.purge, refs, call, lambda _: _values(bool))
+
+    def take_over(
+        self, tasks: Sequence[Task], *, replace: bool = False, call: str = ""
+    ) -> list[bool]:
+        """Place what another store has shown; see `verbs.take_over` for what runs here."""
+        make = partial(verbs.take_over, over=replace)
+        return self._each("take_over", make, tasks, call, lambda _: _values(bool))
 
     def settle(self, settlements: Sequence[Settlement], *, call: str = "") -> list[SettleResult]:
         """Record outcomes and end leases."""
@@ -316,7 +326,7 @@ def _steps(items: Sequence[I]) -> Iterator[tuple[int, Sequence[I]]]:
     """Cut a batch into what one transaction may be given, with the place of each part."""
     start, size = 0, 0
     for place, item in enumerate(items):
-        weight = len(item.payload) if isinstance(item, Request) else 0
+        weight = len(item.payload) if isinstance(item, Request | Task) else 0
         if place > start and (place - start == CHUNK or size + weight > CHUNK_BYTES):
             yield start, items[start:place]
             start, size = place, 0

@@ -1,10 +1,12 @@
 """Verbs as plans: read the lives of refs, let `tarry.life` change them, write what changed."""
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from itertools import count
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tarry import life as lives
 from tarry.answers import (
@@ -24,7 +26,7 @@ from tarry.stores.mysql import record, rows, upsert
 from tarry.stores.mysql.plan import Plan, Told, marks
 from tarry.stores.mysql.record import Found
 from tarry.stores.store import WAKE_MS
-from tarry.task import Task, TaskRef
+from tarry.task import Task, TaskRef, TaskState
 
 A = TypeVar("A")
 I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
@@ -158,17 +160,18 @@ def _read(
     record.fill(known.values(), replies[1 : 1 + len(asked)])
     for found in known.values():
         if found.is_used_up:
-            yield from _rebase(found)
+            # Changed thousands of times: it goes on from another number.
+            found.rebase((yield from _fresh_base(found.lane)))
     return int(replies[0][0][0]), replies[1 + len(asked) :]
 
 
-def _rebase(found: Found) -> Generator[Sequence[Statement], Sequence[Rows], None]:
-    """Let a row that was changed thousands of times go on from a number nobody has used.
+def _fresh_base(lane: int) -> Generator[Sequence[Statement], Sequence[Rows], int]:
+    """Return a number that nobody has counted revisions from.
 
     The one that a new row would draw: it is above all that were drawn so far.
     """
     dummy = b"tarry.%s" % os.urandom(12).hex().encode()
-    values = (found.lane, dummy)
+    values = (lane, dummy)
     replies = yield [
         Statement(
             "INSERT INTO tarry_task (lane, `key`, leased, at, due, created, rule, reason, headers, "
@@ -179,7 +182,7 @@ def _rebase(found: Found) -> Generator[Sequence[Statement], Sequence[Rows], None
         Statement("SELECT LAST_INSERT_ID()"),
         Statement("DELETE FROM tarry_task WHERE lane = %s AND `key` = %s", values, rows=False),
     ]
-    found.rebase(int(replies[1][0][0]))
+    return int(replies[1][0][0])
 
 
 def _news(known: Mapping[TaskRef, Found], now: int) -> list[tuple[int, int]]:
@@ -227,6 +230,48 @@ def purge(refs: Sequence[DeadRef], lanes: Lanes, setting: Setting) -> Plan[bool]
     return Told(answers, letters.writes())
 
 
+def take_over(tasks: Sequence[Task], lanes: Lanes, setting: Setting, *, over: bool) -> Plan[bool]:
+    """Place records of another store.
+
+    What comes to wait behind a running attempt begins with its first one: there is no column for
+    the attempts of both.
+    """
+    known = {task.ref: Found(lanes[task.ref.kind], task.ref) for task in tasks}
+    dead = {task.ref: known[task.ref] for task in tasks if task.state is TaskState.DEAD}
+    alone = [_alone({found.lane for found in dead.values()})] if dead else []
+    now, replies = yield from _read(known, setting, [*alone, *_dead_letters(dead)])
+    ends = _Letters(dead, replies[len(alone) :]).ends()
+    base = (yield from _fresh_base(next(iter(dead.values())).lane)) if dead else 0
+    unused = count(base * rows.SPAN)
+    answers = []
+    for task in tasks:
+        found = known[task.ref]
+        if task.state is not TaskState.DEAD:
+            change = lives.take_over(found.life, task, now, found.draw, over=over)
+        elif (task.ref, task.ended) in ends:
+            change = Change(answer=False, life=found.life)
+        else:
+            ends.add((task.ref, task.ended))
+            # A row that is there counts this revision, too, and must be written for it.
+            letter = replace(task, revision=found.draw() or next(unused))
+            change = Change(answer=True, life=replace(found.life), ended=(letter,))
+        found.life = change.life
+        found.ended += change.ended
+        answers.append(change.answer)
+    return Told(answers, record.writes(known.values()), _news(known, now))
+
+
+def _alone(lanes: Collection[int]) -> Statement:
+    """Return what lets others wait who bring letters of the same kinds: each must see the other's.
+
+    Claims wait as well, for as long as the transaction takes.
+    """
+    return Statement(
+        f"SELECT id FROM tarry_lane WHERE id IN ({marks(len(lanes))}) ORDER BY id FOR UPDATE",
+        sorted(lanes),
+    )
+
+
 def _dead_letters(known: Mapping[TaskRef, Found]) -> list[Statement]:
     keys: dict[int, list[bytes]] = {}
     for found in known.values():
@@ -258,6 +303,12 @@ class _Letters:
         letters = self._letters.get(item.ref, {})
         revision = item.revision or max(letters, default=0)
         return letters[revision][1] if revision in letters else None
+
+    def ends(self) -> set[tuple[TaskRef, int]]:
+        """Return when the letters of each ref ended."""
+        return {
+            (ref, dead.ended) for ref, found in self._letters.items() for _, dead in found.values()
+        }
 
     def remove(self, dead: Task) -> None:
         """Note that a letter goes."""

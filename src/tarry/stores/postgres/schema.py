@@ -14,6 +14,8 @@ from tarry.stores.sql.migrate import Migration, load
 
 OLDEST = 1
 """The oldest layout this code works with."""
+TAKES_OVER = 3
+"""The first layout that takes what another store had; an older one lets it be scheduled."""
 _LOCK = 0x7461727279
 """The advisory lock under which one process at a time changes a layout."""
 _PATIENCE = 120.0

@@ -1,14 +1,15 @@
 """Survey: what kind of PostgreSQL this is, what it promises, and what is wrong with it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tarry.clock import SYSTEM
-from tarry.errors import StoreRefusedError, StoreUnavailableError
+from tarry.errors import StoreRefusedError, StoreUnavailableError, UnsupportedError
 from tarry.stores.postgres import schema
 from tarry.stores.postgres.errors import unreached
 from tarry.stores.postgres.links import Link, LinkLostError, Links
 from tarry.stores.postgres.url import Place
+from tarry.task import Task, TaskState
 
 _OLDEST = 130_000
 _SKEW_MS = 500
@@ -95,6 +96,20 @@ class Survey:
         done = schema.migrate(link, self._place)
         self._layout = schema.layout(link, self._place)
         return done
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether the layout can take over what another store had."""
+        return self._layout >= schema.TAKES_OVER
+
+    def refuse_letters(self, tasks: Sequence[Task]) -> None:
+        """Raise if there are dead letters among *tasks*, and the layout has no way to take them."""
+        if any(task.state is TaskState.DEAD for task in tasks):
+            message = (
+                f"{self._place.text} has layout {self._layout}, which takes no dead letters; "
+                "nothing was written; run `tarry migrate`"
+            )
+            raise UnsupportedError(message)
 
     def survives(self) -> str:
         """Say what an acknowledged task survives on this server."""

@@ -5,14 +5,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from tarry.answers import CancelResult, Moved, RenewResult, ReviveResult, Scheduled, SettleResult
 from tarry.clock import SYSTEM, Clock
 from tarry.errors import StoreError
 from tarry.lease import Lease
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.joining import Joins, Steps
-from tarry.stores.postgres import joined, verbs
+from tarry.stores.postgres import verbs
 from tarry.stores.postgres.claims import Claims
+from tarry.stores.postgres.joined import Joined
 from tarry.stores.postgres.links import Links
 from tarry.stores.postgres.looking import Looking
 from tarry.stores.postgres.records import lease_of
@@ -30,6 +33,7 @@ I = TypeVar("I")  # noqa: E741 - an item, as A is an answer
 _STEP = 1_000
 """Items of one statement: more would hold their rows for too long."""
 _STEP_BYTES = 4 << 20
+_WEIGHED = (Request, Task)
 
 
 class PostgresStore(Store, Joins):
@@ -57,11 +61,13 @@ class PostgresStore(Store, Joins):
             wakeup="poll 100ms (a pooler stands before the server)" if pooled else "notify",
             joins_transactions=True,
             remembers_calls=True,
+            takes_over=self._survey.takes_over,
         )
         self._claims = Claims(always=clock is not None)
         self._looking = Looking(self._links, place.schema, namespace, clock)
         self._wakeups = Wakeups(place, namespace, self._links, self._looking.soonest)
         self._wakeups.heed(self._claims.lower)
+        self._joined = Joined(self._links, place)
         self._turns = count()
         self._insist = False
         self._lanes: set[str] = set()
@@ -98,7 +104,16 @@ class PostgresStore(Store, Joins):
 
     def purge(self, refs: Sequence[DeadRef], *, call: str = "") -> list[bool]:
         """Delete dead letters."""
-        return self._each("purge", verbs.letters, refs, call, verbs.purged)
+        return self._each("purge", verbs.letters, refs, call, verbs.yes_or_no)
+
+    def take_over(
+        self, tasks: Sequence[Task], *, replace: bool = False, call: str = ""
+    ) -> list[bool]:
+        """Place what another store has shown; an older layout takes no dead letters."""
+        if not self.capabilities.takes_over:
+            self._survey.refuse_letters(tasks)
+            return super().take_over(tasks, replace=replace, call=call)
+        return self._each("take_over", verbs.take_over, tasks, call, verbs.yes_or_no, replace)
 
     def pause(self, kind: str, paused: bool, *, call: str = "") -> bool:  # noqa: FBT001 - see Store
         """Stop or resume claims of *kind*."""
@@ -212,7 +227,9 @@ class PostgresStore(Store, Joins):
     def migrate(self) -> list[str]:
         """Bring the schema to this version's layout; the first answer tells what opening it did."""
         before, self._migrated = self._migrated, []
-        return before + self._survey.migrate()
+        done = before + self._survey.migrate()
+        self.capabilities = replace(self.capabilities, takes_over=self._survey.takes_over)
+        return done
 
     def check(self) -> list[str]:
         """Look the server over, and prove that the tables agree."""
@@ -237,25 +254,21 @@ class PostgresStore(Store, Joins):
 
     def join_schedule(self, requests: Sequence[Request]) -> Steps[list[Scheduled]]:
         """Place requests when the caller commits."""
-        return joined.schedule(self._place.schema, self._opening(requests), requests)
+        return self._joined.schedule(self._opening(requests), requests)
 
     def join_reschedule(self, moves: Sequence[Move]) -> Steps[list[Moved]]:
         """Give waiting tasks a new due when the caller commits."""
-        return joined.each(
-            *("reschedule", self._place.schema, self._opening(moves)),
-            *(moves, verbs.reschedule, verbs.moved),
-        )
+        opening = self._opening(moves)
+        return self._joined.each("reschedule", opening, moves, verbs.reschedule, verbs.moved)
 
     def join_cancel(self, cancellations: Sequence[Cancellation]) -> Steps[list[CancelResult]]:
         """Cancel tasks when the caller commits."""
         opening = self._opening(cancellations)
-        return joined.each(
-            "cancel", self._place.schema, opening, cancellations, verbs.cancel, verbs.cancelled
-        )
+        return self._joined.each("cancel", opening, cancellations, verbs.cancel, verbs.cancelled)
 
     def join_settle(self, settlements: Sequence[Settlement]) -> Steps[list[SettleResult]]:
         """Record outcomes when the caller commits, as durably as the caller does."""
-        return joined.settle(self._place.schema, self._opening(settlements), settlements)
+        return self._joined.settle(self._opening(settlements), settlements)
 
     def _opening(self, items: Sequence[Any]) -> list[Any]:
         """Return what a joined call begins with.
@@ -281,14 +294,14 @@ def _ref(item: Any) -> TaskRef:
 def _steps(items: Sequence[I], call: str) -> Iterator[tuple[str, Sequence[I]]]:
     """Cut a batch into what one statement may be given; each step is a call of its own."""
     if len(items) <= _STEP:
-        weighs = sum(len(item.payload) for item in items if isinstance(item, Request))
+        weighs = sum(len(item.payload) for item in items if isinstance(item, _WEIGHED))
         if weighs <= _STEP_BYTES:
             if items:
                 yield call, items
             return
     start, size = 0, 0
     for place, item in enumerate(items):
-        weight = len(item.payload) if isinstance(item, Request) else 0
+        weight = len(item.payload) if isinstance(item, _WEIGHED) else 0
         if place > start and (place - start == _STEP or size + weight > _STEP_BYTES):
             yield _number(call, start), items[start:place]
             start, size = place, 0

@@ -27,7 +27,7 @@ from tarry.due import By, Due, In, resolve
 from tarry.lease import Lease
 from tarry.request import Cancellation, DeadRef, Move, OnConflict, Only, Request, Settlement
 from tarry.stores.postgres.wire import Statement
-from tarry.task import TaskRef
+from tarry.task import Task, TaskRef, TaskState
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -75,6 +75,13 @@ TYPES: dict[str, tuple[str, ...]] = {
     "cancel": (*_CALL, *_REFS, "int8[]", "bool[]"),
     "revive": (*_CALL, *_REFS, "int8[]"),
     "purge": (*_CALL, *_REFS, "int8[]"),
+    "take_over": (
+        *_CALL,
+        "bool",
+        *_REFS,
+        *("int8[]", "int8[]", "int8[]", "int4[]", "int4[]", "int4[]", "int8[]", "bool[]", "bool[]"),
+        *("int8[]", "text[]", "text[]", "bytea[]", "bytea[]"),
+    ),
     "pause": (*_CALL, "text", "bool"),
     "renew": ("text", "int8", "int8", *_REFS, "int8[]"),
     "settle": (
@@ -90,6 +97,11 @@ TYPES: dict[str, tuple[str, ...]] = {
     ),
 }
 
+HOME = Statement(
+    "home", "SELECT here.system_identifier, current_database()::text FROM pg_control_system() here"
+)
+"""Which cluster and database this is: a copy of a database has another name or cluster."""
+
 
 @cache
 def statement(name: str, schema: str) -> Statement:
@@ -102,9 +114,16 @@ def statement(name: str, schema: str) -> Statement:
 
 @cache
 def joined(name: str, schema: str) -> str:
-    """Return the call of a verb's function in the style of a caller's driver."""
+    """Return the call of a verb's function in the style of a caller's driver.
+
+    No row comes back, and nothing is called, unless cluster and database are those that are said
+    behind the arguments: whatever name, address or pooler the caller came by.
+    """
     words = ", ".join(f"%s::{kind}" for kind in TYPES[name])
-    return f'SELECT "{schema}".{name}({words})'
+    return (
+        f'SELECT "{schema}".{name}({words}) FROM pg_control_system() here '
+        "WHERE here.system_identifier = %s::int8 AND current_database() = %s::text"
+    )
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -273,8 +292,32 @@ def revived(given: Batch, answers: Sequence[int]) -> list[ReviveResult]:
     return restored([_REVIVED[answer] for answer in answers], given.order)
 
 
-def purged(given: Batch, answers: Sequence[int]) -> list[bool]:
-    """Return the answers to a purge."""
+def take_over(given: Batch, tasks: Sequence[Task]) -> Values:
+    """Return what is said of records of another store."""
+    items = arranged(tasks, given.order)
+    return [
+        given.kinds,
+        given.which,
+        given.keys,
+        _unless([item.ended if item.state is TaskState.DEAD else None for item in items], None),
+        [item.due for item in items],
+        [item.created for item in items],
+        _unless([item.attempt for item in items], 0),
+        _unless([item.snoozes for item in items], 0),
+        _unless([item.lost for item in items], 0),
+        _unless([item.nominal for item in items], 0),
+        _unless([item.declared for item in items], default=False),
+        _unless([item.cancelled for item in items], default=False),
+        _unless([item.keep_ms for item in items], 0),
+        _unless([item.rule for item in items], ""),
+        _unless([_storable(item.reason) for item in items], ""),
+        _unless([item.headers for item in items], b""),
+        [item.payload for item in items],
+    ]
+
+
+def yes_or_no(given: Batch, answers: Sequence[int]) -> list[bool]:
+    """Return the answers to a purge, and to records of another store."""
     return restored([bool(answer) for answer in answers], given.order)
 
 
@@ -311,7 +354,7 @@ def settle(
     # A lease that is settled twice is lost the second time.
     if given.apart and all(map(_is_simple, items)):
         return [*refs, where, tokens, *(None,) * 5]
-    reasons = [item.outcome.reason.replace("\0", "\N{REPLACEMENT CHARACTER}") for item in items]
+    reasons = [_storable(item.outcome.reason) for item in items]
     successors = [item.successor for item in items]
     return [
         *refs,
@@ -326,6 +369,11 @@ def settle(
         _unless([None if one is None else one.due for one in successors], None),
         _unless([None if one is None else one.nominal for one in successors], None),
     ]
+
+
+def _storable(text: str) -> str:
+    """Return *text* without what PostgreSQL has no place for."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _is_simple(item: Settlement) -> bool:

@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -93,7 +94,7 @@ class Wakeups:
             running.stop()
 
 
-class _Thread:
+class _Thread(ABC):
     """A thread that can be told to stop while it waits."""
 
     def __init__(self) -> None:
@@ -110,9 +111,9 @@ class _Thread:
             self.inside.close()
             self._outside.close()
 
+    @abstractmethod
     def run(self) -> None:
         """Do what it is for until it is stopped."""
-        raise NotImplementedError
 
     def stop(self) -> None:
         """End the thread."""

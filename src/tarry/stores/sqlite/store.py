@@ -411,8 +411,9 @@ class SqliteStore(Store, Joins):
 
     joined_drivers = frozenset({"sqlite3", "aiosqlite"})
 
-    def join_check(self) -> Steps[None]:
+    def join_check(self, connection: object) -> Steps[None]:
         """Refuse a connection to another file."""
+        del connection
         return self._joined.check()
 
     def join_schedule(self, requests: Sequence[Request]) -> Steps[list[Scheduled]]:

@@ -8,7 +8,7 @@ from tarry.attempt import Dead, Retry
 from tarry.due import By, In
 from tarry.request import Cancellation, DeadRef, Move, Request, Settlement
 from tarry.stores.store import Claimed, Store
-from tarry.task import TaskRef, TaskState
+from tarry.task import Task, TaskRef, TaskState
 from tarry.testing.clock import ManualClock
 from tarry.testing.conformance.kit import (
     KIND,
@@ -50,6 +50,13 @@ class Calls:
         assert remembering.schedule(requests, call="c1") == first
 
         assert shown(remembering).revision == newer.revision
+
+    def test_a_repeated_take_over(self, remembering: Store, clock: ManualClock) -> None:
+        tasks = [Task(ref=REF, due=clock.now() + 5, revision=1, created=clock.now())]
+        first = remembering.take_over(tasks, call="c1")
+
+        assert remembering.take_over(tasks, call="c1") == first == [True]
+        assert remembering.take_over(tasks, call="c2") == [False]
 
     def test_a_repeated_reschedule(self, remembering: Store) -> None:
         schedule(remembering, due=In(5_000))
