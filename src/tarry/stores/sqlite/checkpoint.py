@@ -13,8 +13,8 @@ from tarry.stores.sqlite.connection import WAL_BYTES, Connections, restart_wal
 
 _EVERY_ROWS = 2_000
 _RESTART_FRAMES = 10_000
-_LITTLE_FRAMES = 2_000
-_PASSES = 3
+_LITTLE_FRAMES = 500
+_PASSES = 6
 _SYNCED_WEIGHT = 3
 _SYNCED_RESTART_FRAMES = 1_500
 _DESCRIPTORS = Path("/proc/self/fd")
