@@ -49,7 +49,7 @@ static inline int highest_bit(uint64_t bits) { return 63 - __builtin_clzll(bits)
 #define NOWHERE (LEVELS * SLOTS + 2)
 
 #define KEEP_ROOM 8      /* an empty slot keeps an array of so many entries, and gives back a larger one */
-#define SQUEEZE_FROM 16  /* a slot with fewer entries keeps its holes */
+#define SQUEEZE_FROM 32  /* a slot with fewer entries keeps its holes */
 #define KEEP_RUN 65536   /* the run and the heap keep arrays of so many entries */
 #define AHEAD 8          /* how many entries ahead memory is asked for */
 
@@ -57,10 +57,10 @@ typedef struct Core Core;
 
 typedef struct {
     PyObject_HEAD
+    uint32_t where;  /* the slot, or one of the places above */
+    uint32_t at;     /* the index there; what every move writes is next to the head, mostly in its cache line */
     Core *core;
     PyObject *value; /* NULL unless armed */
-    uint32_t where;  /* the slot, or one of the places above */
-    uint32_t at;     /* the index there */
     int64_t order;   /* armed: how many were armed before, it parts equal dues; else: the last due */
 } TimerObject;
 
@@ -179,7 +179,7 @@ core_let_go(Core *core)
 static int
 slot_grow(Slot *slot)
 {
-    uint64_t room = slot->room < 4 ? 4 : (uint64_t)slot->room + slot->room / 2;
+    uint64_t room = slot->room < KEEP_ROOM ? KEEP_ROOM : (uint64_t)slot->room + slot->room / 2;
     if (room > UINT32_MAX) {
         return -1;
     }
@@ -211,7 +211,7 @@ slot_squeeze(Slot *slot)
     for (uint32_t i = 0; i < slot->count; i++) {
         TimerObject *timer = slot->items[i].timer;
         if (i + AHEAD < slot->count) {
-            PREFETCH(slot->items[i + AHEAD].timer);
+            PREFETCH(&slot->items[i + AHEAD].timer->where);
         }
         if (timer != NULL) {
             slot->items[kept] = slot->items[i];
@@ -406,7 +406,8 @@ take_out(Core *core, TimerObject *timer)
                 slot->count--;
             } while (slot->items[slot->count - 1].timer == NULL);
         }
-        else if (slot->count > SQUEEZE_FROM && slot->live < slot->count / 2) {
+        else if (slot->count > SQUEEZE_FROM && slot->live < slot->count / 4) {
+            /* No sooner: to close the holes is a look at every timer that is left. */
             slot_squeeze(slot);
         }
     }
@@ -478,7 +479,7 @@ deal_out(Core *core, int level, uint32_t index)
     for (uint32_t i = 0; i < slot->count; i++) {
         Entry entry = slot->items[i];
         if (i + AHEAD < slot->count) {
-            PREFETCH(slot->items[i + AHEAD].timer);
+            PREFETCH(&slot->items[i + AHEAD].timer->where);
         }
         if (entry.timer == NULL) {
             continue;
@@ -589,7 +590,7 @@ start_run(Core *core, uint32_t index)
     sort_equals(run->items, count);
     for (uint32_t i = 0; i < count; i++) {
         if (i + AHEAD < count) {
-            PREFETCH(run->items[i + AHEAD].timer);
+            PREFETCH(&run->items[i + AHEAD].timer->where);
         }
         run->items[i].timer->where = IN_RUN;
         run->items[i].timer->at = i;
@@ -780,6 +781,14 @@ read_ns(PyObject *number, const char *what, int64_t *ns)
         PyErr_Format(PyExc_TypeError, "%s is an integer of nanoseconds, not %.100s", what, Py_TYPE(number)->tp_name);
         return -1;
     }
+#if PY_VERSION_HEX < 0x030C0000
+    /* What has two digits of 30 bits, 36 years, is read here: PyLong_AsLongLong goes over an array of bytes. */
+    if (Py_SIZE(number) == 2) {
+        const digit *digits = ((PyLongObject *)number)->ob_digit;
+        *ns = (int64_t)digits[1] << PyLong_SHIFT | (int64_t)digits[0];
+        return 0;
+    }
+#endif
     long long found = PyLong_AsLongLong(number);
     if (found == -1 && PyErr_Occurred()) {
         return -1;
@@ -1023,7 +1032,14 @@ static PyType_Spec callback_spec = {
 static TimerObject *
 timer_new(WheelObject *wheel, PyObject *value)
 {
-    TimerObject *timer = (TimerObject *)wheel->timer_type->tp_alloc(wheel->timer_type, 0);
+    PyTypeObject *type = wheel->timer_type;
+    TimerObject *timer;
+    if (type->tp_basicsize == sizeof(TimerObject) && !PyType_IS_GC(type)) {
+        timer = PyObject_New(TimerObject, type); /* all of it is set below, or by arm_new() */
+    }
+    else {
+        timer = (TimerObject *)type->tp_alloc(type, 0);
+    }
     if (timer == NULL) {
         return NULL;
     }

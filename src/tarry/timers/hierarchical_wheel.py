@@ -1,6 +1,6 @@
 """HierarchicalWheel: coarse windows far ahead, an exact order for the window that is running.
 
-Time is cut into windows of 2**24 ns (16.8 ms). A timer of a later window is only thrown into the
+Time is cut into windows of 2**28 ns (268 ms). A timer of a later window is only thrown into the
 bag of its window: O(1), nothing is compared. When the time of the first bag has come, its timers,
 and only these, are put into an exact order; what is armed for the running window or for the past
 joins them there.
@@ -17,19 +17,20 @@ time, and a timer that is disarmed before its window came, as most time-outs are
 compared with any other: arm, disarm and re-arm are O(1).
 
 This is the twin in Python, which finds a bag by the number of its window in a dictionary; it runs
-where the native core, `_wheel.c`, could not be built. That one has levels of 1024 slots instead,
-each level 16 times as coarse as the one below, and a bitmap of the slots that are not empty; a slot
-of a higher level is dealt out to lower ones when its time comes. `native.py` says which one runs.
+where the native core, `_wheel.c`, could not be built. That one has windows of 16.8 ms and levels of
+1024 slots instead, each level 16 times as coarse as the one below, and a bitmap of the slots that
+are not empty; a slot of a higher level is dealt out to lower ones when its time comes. `native.py`
+says which one runs.
 """
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from tarry.timers.running import Home, Running
-from tarry.timers.stepwise import StepwiseTimer, StepwiseTimers, turn_of
-from tarry.timers.timers import V
+from tarry.timers.stepwise import FIRST, StepwiseTimer, StepwiseTimers, check, turn_of
+from tarry.timers.timers import LAST, V
 
-WINDOW_BITS = 24
+WINDOW_BITS = 28
 _FEW = 64
 
 
@@ -51,6 +52,22 @@ class HierarchicalWheel(StepwiseTimers[V]):
         self._windows: dict[int, Home[V]] = {}
         self._ahead: list[int] = []
         """The numbers of the windows as a heap, and of some that have been emptied since."""
+
+    def arm(self, due: int, value: V, /) -> StepwiseTimer[V]:
+        """Let *value* fire at *due*: what the base class does, in one step where a bag is there."""
+        if due.__class__ is not int or not FIRST <= due <= LAST:
+            check(due)
+        with self._lock:
+            self._orders = order = self._orders + 1
+            timer = self._type(self, due, value, order)
+            home = self._windows.get(due >> WINDOW_BITS)
+            if home is None:
+                self._put(timer)
+            else:
+                home[order] = timer
+                timer._home = home
+            self._armed += 1
+        return timer
 
     def _put(self, timer: StepwiseTimer[V]) -> None:
         window = timer._due >> WINDOW_BITS

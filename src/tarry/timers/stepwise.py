@@ -8,6 +8,8 @@ from typing import Any, cast
 from tarry.due import Duration
 from tarry.timers.timers import LAST, OnError, Timer, Timers, V
 
+FIRST = -LAST - 1
+
 
 class StepwiseTimer(Timer[V]):
     """A timer of a structure in Python."""
@@ -40,7 +42,7 @@ class StepwiseTimer(Timer[V]):
 
     def rearm(self, due: int, /) -> bool:
         """Give an armed timer another due."""
-        _check(due)
+        check(due)
         timers = self._timers
         with timers._lock:
             if self._home is None:
@@ -117,7 +119,7 @@ class StepwiseTimers(Timers[V]):
 
     def arm(self, due: int, value: V, /) -> StepwiseTimer[V]:
         """Let *value* fire at *due*."""
-        _check(due)
+        check(due)
         with self._lock:
             self._orders += 1
             timer = self._type(self, due, value, self._orders)
@@ -129,7 +131,7 @@ class StepwiseTimers(Timers[V]):
         """Let *value* fire *delay* after what the clock says."""
         if self._clock is None:
             raise TypeError("these timers were made without a clock: arm(due, value) them")
-        _check(delay)
+        check(delay)
         return self.arm(self._clock() + delay, value)
 
     def arm_many(self, dues: Iterable[int], values: Iterable[V], /) -> list[Timer[V]]:
@@ -138,7 +140,7 @@ class StepwiseTimers(Timers[V]):
         if len(dues) != len(values):
             raise ValueError(f"{len(dues)} dues, but {len(values)} values")
         for due in dues:
-            _check(due)
+            check(due)
         return [self.arm(due, value) for due, value in zip(dues, values, strict=True)]
 
     def disarm_many(self, timers: Iterable[Timer[V]], /) -> int:
@@ -155,7 +157,7 @@ class StepwiseTimers(Timers[V]):
 
     def advance(self, now: int, limit: int | None = None, /) -> list[V]:
         """Take out what is due."""
-        _check(now)
+        check(now)
         most = _most(limit)
         values: list[V] = []
         with self._lock:
@@ -165,7 +167,7 @@ class StepwiseTimers(Timers[V]):
 
     def fire(self, now: int, on_error: OnError | None = None, limit: int | None = None, /) -> int:
         """Take out and call what is due."""
-        _check(now)
+        check(now)
         fired, most = 0, min(_most(limit), self._armed)
         while fired < most:
             with self._lock:
@@ -217,10 +219,11 @@ def turn_of(timer: StepwiseTimer[Any]) -> tuple[int, int]:
     return timer._due, timer._order
 
 
-def _check(ns: int) -> None:
+def check(ns: int) -> None:
+    """Refuse what is no instant."""
     if not isinstance(ns, int):
         raise TypeError(f"an instant is an integer of nanoseconds, not {type(ns).__name__}")
-    if not -LAST - 1 <= ns <= LAST:
+    if not FIRST <= ns <= LAST:
         raise OverflowError("an instant is from -2**63 to 2**63 - 1")
 
 
