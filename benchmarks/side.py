@@ -15,6 +15,8 @@ from ledger import Ledger
 
 Mark = Callable[[int], None]
 _HOUR_MS = 3_600_000
+_FILL = 5_000
+_FILLS = 200
 
 
 class Side(Protocol):
@@ -47,13 +49,22 @@ class Batching(Protocol):
         ...
 
 
+@runtime_checkable
+class Filling(Protocol):
+    """A side whose batches are compared."""
+
+    def fill(self, numbers: range, due: int) -> None:
+        """Schedule the tasks *numbers* at *due*, in batches of the size that suits it."""
+        ...
+
+
 Make = Callable[[Path, Mark], Side]
 
 
 def main(make: Make) -> None:
     """Do what the command line asks of the side."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("work", choices=["calls", "produce", "work", "both"])
+    parser.add_argument("work", choices=["calls", "batches", "produce", "work", "both"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=2.0)
@@ -62,6 +73,9 @@ def main(make: Make) -> None:
     side = make(options.folder, Ledger(path).mark if path.exists() else _nothing)
     if options.work == "calls":
         _say(_calls(side, options.count, options.seconds))
+        return
+    if options.work == "batches":
+        _say({"batches": _batches(side, options.seconds)})
         return
     if options.work == "work":
         print("ready", flush=True)
@@ -95,6 +109,20 @@ def _calls(side: Side, count: int, seconds: float) -> dict[str, float]:
         cancelled, cancelling = _timed(side.cancel, scheduled, seconds)
         found["cancel"] = cancelled / cancelling
     return found
+
+
+def _batches(side: Side, seconds: float) -> float:
+    """Return tasks per second, scheduled in batches; as long again is not counted before."""
+    if not isinstance(side, Filling):
+        raise SystemExit("this side has no call for many tasks")
+    due = time.time_ns() // 1_000_000 + _HOUR_MS
+    fill = side.fill
+    _timed(lambda n: fill(range(n * _FILL, (n + 1) * _FILL), due), _FILLS, seconds)
+    rest = _FILLS * _FILL
+    done, took = _timed(
+        lambda n: fill(range(rest + n * _FILL, rest + (n + 1) * _FILL), due), _FILLS, seconds
+    )
+    return done * _FILL / took
 
 
 def _timed(call: Callable[[int], None], count: int, seconds: float) -> tuple[int, float]:

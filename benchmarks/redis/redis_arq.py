@@ -10,7 +10,7 @@ from typing import Any
 import above  # noqa: F401 - for the next imports
 import in_flight
 import side
-import uvloop  # type: ignore[import-not-found]
+import uvloop  # type: ignore[import-not-found, unused-ignore]
 from arq import create_pool  # type: ignore[import-not-found]
 from arq.connections import RedisSettings  # type: ignore[import-not-found]
 from arq.worker import Worker, func  # type: ignore[import-not-found]

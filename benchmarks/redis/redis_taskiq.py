@@ -13,7 +13,7 @@ from pathlib import Path
 import above  # noqa: F401 - for the next imports
 import in_flight
 import side
-import uvloop  # type: ignore[import-not-found]
+import uvloop  # type: ignore[import-not-found, unused-ignore]
 from taskiq import TaskiqScheduler  # type: ignore[import-not-found]
 from taskiq.api import (  # type: ignore[import-not-found]
     run_receiver_task,

@@ -31,6 +31,8 @@ from tarry.timers.hierarchical_wheel import HierarchicalWheel as Twin
 
 SECOND = 1_000_000_000
 HOUR = 3_600 * SECOND
+LEAST = 200_000
+"""So many of each call at least, however few timers there are."""
 Costs = dict[str, float]
 
 
@@ -287,7 +289,7 @@ def measure(name: str, count: int, rounds: int) -> Costs:
     shuffled = list(range(count))
     chance.shuffle(shuffled)
     gc.disable()
-    for turn in range(rounds):
+    for turn in range(max(rounds, LEAST // count)):
         side, before = SIDES[name](), resident()
         with timed(costs, "arm", count):
             handles = side.arm(delays)
@@ -298,6 +300,10 @@ def measure(name: str, count: int, rounds: int) -> Costs:
         del handles
         with timed(costs, "disarm", count):
             side.disarm(mixed)
+        if name == "tarry":
+            # Once more does nothing: what it costs to call any method of a handle.
+            with timed(costs, "call", count):
+                side.disarm(mixed)
         side.close()
         del mixed, side
         side = SIDES[name]()
