@@ -12,6 +12,7 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Self
+from urllib.error import HTTPError
 
 from tarry import Backoff, Context, Tarry
 from tarry.due import format_duration
@@ -29,8 +30,12 @@ app = Tarry("sqlite:///payments.db", namespace="payments")
 def notify_merchant(ctx: Context, order_id: int, url: str) -> None:
     body = json.dumps({"order": order_id, "attempt": ctx.attempt}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=5):
-        """Any answer but 2xx is an exception, and an exception is a retry."""
+    try:
+        urllib.request.urlopen(request, timeout=5).close()
+    except HTTPError as refusal:
+        # Any answer but 2xx is an exception, and an exception is a retry; it holds a connection.
+        refusal.close()
+        raise
 
 
 class Merchant(ThreadingHTTPServer):
